@@ -1,0 +1,177 @@
+"""The layout is the manifest: chapters in order, their files, prerequisites and stubs."""
+
+import ast
+import os
+import re
+import textwrap
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SOLUTIONS = ROOT / "solutions"
+TESTS = ROOT / "tests"
+# Another folder than exercises/ may be worked in, as the course's own tests do with fresh stubs.
+EXERCISES = Path(os.environ.get("COURSE_EXERCISES", ROOT / "exercises")).resolve()
+
+_BLOCK = re.compile(r"^([ \t]*)# BEGIN SOLUTION\n.*?^[ \t]*# END SOLUTION\n", re.M | re.S)
+
+
+@dataclass(frozen=True, order=True)
+class Chapter:
+    """One chapter, known by the stem of its files, such as "ex07_rope"."""
+
+    stem: str
+
+    @property
+    def number(self) -> str:
+        return self.stem[2:4]
+
+    @property
+    def name(self) -> str:
+        return self.stem[5:]
+
+    @property
+    def exercise(self) -> Path:
+        return EXERCISES / f"{self.stem}.py"
+
+    @property
+    def solution(self) -> Path:
+        return SOLUTIONS / f"{self.stem}.py"
+
+    @property
+    def mistakes(self) -> Path:
+        return TESTS / "mistakes" / f"{self.stem}.toml"
+
+    @property
+    def notebook(self) -> Path:
+        return ROOT / "notebooks" / f"{self.stem[2:]}.ipynb"
+
+    def tests(self, hidden: bool = False) -> Path:
+        return (TESTS / "hidden" if hidden else TESTS) / f"test_{self.stem}.py"
+
+    @property
+    def title(self) -> str:
+        """The first line of the chapter's docstring."""
+        path = self.solution if self.solution.exists() else self.exercise
+        return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+
+
+def chapters() -> list[Chapter]:
+    """Every chapter that has checks, in order."""
+    return sorted(Chapter(path.stem.removeprefix("test_")) for path in TESTS.glob("test_ex*.py"))
+
+
+def find(name: str) -> Chapter:
+    """The chapter meant by "7", "07", "rope", "07_rope" or "ex07_rope"; ValueError where none is."""
+    wanted = name.removesuffix(".py").lower()
+    for chapter in chapters():
+        if wanted in (chapter.stem, chapter.stem[2:], chapter.name, chapter.number) or (
+                wanted.isdecimal() and int(wanted) == int(chapter.number)):
+            return chapter
+    known = ", ".join(chapter.stem[2:] for chapter in chapters())
+    raise ValueError(f"there is no chapter {name!r}; the chapters are {known}")
+
+
+@cache
+def prerequisites(chapter: Chapter) -> list[Chapter]:
+    """The chapters that this one imports (`from .ex04_normalization import RMSNorm`)."""
+    path = chapter.solution if chapter.solution.exists() else chapter.exercise
+    return sorted({Chapter(node.module) for node in ast.walk(ast.parse(path.read_text("utf-8")))
+                   if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module})
+
+
+def make_stub(solution: str) -> str:
+    """The student's file: each solution block becomes `raise NotImplementedError`."""
+    stub = _BLOCK.sub(r"\1raise NotImplementedError\n", solution)
+    if "SOLUTION" in stub:
+        raise ValueError("a # BEGIN SOLUTION or # END SOLUTION stands without its twin")
+    return stub
+
+
+def same_code(one: str, other: str) -> bool:
+    """Whether two sources differ in comments and spacing at most."""
+    if one == other:
+        return True
+    try:
+        return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
+def started(chapter: Chapter, folder: Path | None = None) -> bool:
+    """Whether a student's file differs in code from the stub it was handed out as."""
+    path = (folder or EXERCISES) / f"{chapter.stem}.py"
+    if not path.exists():
+        return False
+    if not chapter.solution.exists():
+        return True     # an edition without solutions has nothing else to offer
+    return not same_code(path.read_bytes().decode("utf-8", "replace"), _stub(chapter))
+
+
+def source_folder(chapter: Chapter, folder: Path) -> Path:
+    """Where a chapter is loaded from: the student's folder once begun, the reference until then."""
+    return folder if started(chapter, folder) or not chapter.solution.exists() else SOLUTIONS
+
+
+def untouched(chapter: Chapter) -> bool:
+    """Whether a file holds no work: each function is a stub still, or one that was given.
+
+    True also of a stub handed out before the solution changed, which `started` cannot know.
+    """
+    def written(source: str) -> set[str]:
+        return {ast.dump(node) for node in ast.walk(ast.parse(source))
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not _is_stub(node)}
+    try:
+        mine = written(chapter.exercise.read_text("utf-8"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return mine <= written(make_stub(chapter.solution.read_text("utf-8")))
+
+
+def _is_stub(function) -> bool:
+    last = function.body[-1]
+    return (isinstance(last, ast.Raise) and isinstance(last.exc, ast.Name)
+            and last.exc.id == "NotImplementedError")
+
+
+def write_stubs() -> tuple[list[Chapter], list[Chapter]]:
+    """Write every stub from its solution, never over a started file. Returns (written, kept)."""
+    written, kept = [], []
+    for chapter in chapters():
+        if chapter.exercise.exists() and not untouched(chapter):
+            kept.append(chapter)
+        elif not chapter.exercise.exists() or chapter.exercise.read_text("utf-8") != _stub(chapter):
+            reset(chapter)
+            written.append(chapter)
+    return written, kept
+
+
+def _stub(chapter: Chapter) -> str:
+    return make_stub(chapter.solution.read_text("utf-8"))
+
+
+def reset(chapter: Chapter) -> Path | None:
+    """Put a fresh stub in place; the old file is kept beside it, and its new path returned."""
+    stub, path, kept = _stub(chapter), chapter.exercise, None
+    if path.exists() and path.read_bytes() != stub.encode():
+        stamp, count = time.strftime("%Y%m%d-%H%M%S"), 1
+        kept = path.with_name(f"{path.stem}.{stamp}.py.bak")
+        while kept.exists():
+            count += 1
+            kept = path.with_name(f"{path.stem}.{stamp}-{count}.py.bak")
+        path.rename(kept)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(stub, "utf-8")
+    return kept
+
+
+def table() -> str:
+    """The README's table of chapters, as Markdown."""
+    rows = [f"| [{c.number}](notebooks/{c.notebook.name}) | {c.title} | "
+            f"{', '.join(p.number for p in prerequisites(c)) or '–'} |" for c in chapters()]
+    return textwrap.dedent("""\
+        | lesson | what you build | uses |
+        |---|---|---|
+        """) + "\n".join(rows) + "\n"

@@ -1,0 +1,130 @@
+"""What a check is: its marks, its docstring, and how checks are found in a test file.
+
+A check is a function `test_*(impl, draw)` that builds something with `impl`, runs it
+on inputs from `draw`, and returns what came out. It asserts nothing: the grader asks
+it of the student's module and of the reference, and compares the two answers.
+
+This module imports no torch, so that a front end starts at once.
+"""
+
+import importlib.util
+import inspect
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question: a check function at one dtype."""
+
+    chapter: str                  # "ex03_linear"
+    function: str                 # "test_forward"
+    dtype: str | None             # "bfloat16", or None where the check has no dtype
+    hidden: bool
+    points: int
+    devices: tuple[str, ...]
+    rtol: float | None            # in place of the table's, for answers that are random
+    doc: str
+    line: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.function}[{self.dtype}]" if self.dtype else self.function
+
+    @property
+    def rule(self) -> str:
+        return self.doc.partition("\n")[0]
+
+    @property
+    def hint(self) -> str:
+        return self.doc.partition("\n")[2].strip()
+
+
+def _mark(**values):
+    def decorate(function):
+        function.marks = {**getattr(function, "marks", {}), **values}
+        return function
+    return decorate
+
+
+def points(n: int):
+    """Let a check count n points (1 without this mark)."""
+    if n < 1:
+        raise ValueError(f"points must be at least 1, got {n}")
+    return _mark(points=n)
+
+
+def dtypes(*names: str):
+    """Ask a check once per dtype; it takes a third argument, `dtype`."""
+    if not names:
+        raise ValueError("dtypes needs at least one name, such as 'float32'")
+    return _mark(dtypes=names)
+
+
+def devices(*names: str):
+    """Ask a check only on these devices ('cpu', 'cuda')."""
+    return _mark(devices=names)
+
+
+def tolerance(rtol: float):
+    """Compare numbers within rtol of each other: for statistics of random numbers.
+
+    Say in the docstring where rtol comes from. Everything else uses compare's table.
+    """
+    return _mark(rtol=rtol)
+
+
+def raises(exception, call, names: str = "") -> str:
+    """Run `call` and return, as words, what it raised; refusing bad input is an answer.
+
+    `names` is the argument that the message must name. A stub's NotImplementedError
+    passes through.
+    """
+    try:
+        call()
+    except NotImplementedError:
+        raise
+    except exception as error:
+        if names and not re.search(rf"\b{re.escape(names)}\b", str(error)):
+            return f"{exception.__name__} that does not name {names!r}"
+        return f"{exception.__name__} that names {names!r}" if names else exception.__name__
+    except Exception as error:
+        return type(error).__name__
+    return "no error"
+
+
+def shares_memory(a, b) -> bool:
+    """Whether two tensors lie in the same storage, so that writing to one changes the other."""
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+def load(path: Path):
+    """Import a test file on its own, outside any package."""
+    spec = importlib.util.spec_from_file_location(f"_checks_{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def collect(path: Path, chapter: str, hidden: bool) -> list[Check]:
+    """The checks of one test file, in the order in which they stand there."""
+    found = []
+    for name, function in vars(load(path)).items():
+        if name.startswith("test_") and inspect.isfunction(function):
+            found += expand(function, chapter, hidden)
+    return sorted(found, key=lambda check: check.line)
+
+
+def expand(function, chapter: str, hidden: bool) -> list[Check]:
+    """One Check per dtype of a check function."""
+    marks = getattr(function, "marks", {})
+    doc = inspect.getdoc(function) or ""
+    if not doc:
+        raise ValueError(f"{chapter}: {function.__name__} has no docstring, so no rule to show")
+    return [
+        Check(chapter, function.__name__, dtype, hidden, marks.get("points", 1),
+              tuple(marks.get("devices", ("cpu", "cuda"))), marks.get("rtol"), doc,
+              function.__code__.co_firstlineno)
+        for dtype in marks.get("dtypes", (None,))
+    ]

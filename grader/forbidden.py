@@ -1,0 +1,102 @@
+"""What a chapter asks to be written and must not be borrowed: found in the text and at run time.
+
+The text shows what is named, aliases resolved; running shows what no text can, such as a
+tensor's method or a function reached through getattr.
+"""
+
+import ast
+import sys
+from pathlib import Path
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+# Ways around every such list; no chapter needs them.
+BACK_DOORS = {"torch.ops", "torch._C", "torch._refs", "torch._decomp", "torch._prims"}
+
+
+def uses(source: str, forbidden: set[str]) -> list[tuple[int, str]]:
+    """The (line, name) of every forbidden name in a source, whatever it was imported as."""
+    tree = ast.parse(source)
+    alias: dict[str, str] = {}
+    found = []
+    banned = forbidden | BACK_DOORS
+
+    def dotted(node) -> str | None:
+        if isinstance(node, ast.Name):
+            return alias.get(node.id)
+        if isinstance(node, ast.Attribute):
+            base = dotted(node.value)
+            return base and f"{base}.{node.attr}"
+        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                and node.func.id == "getattr" and len(node.args) >= 2
+                and isinstance(node.args[1], ast.Constant)):
+            base = dotted(node.args[0])
+            return base and f"{base}.{node.args[1].value}"
+        return None
+
+    def look(line: int, name: str | None):
+        for ban in banned:
+            if name == ban or (name and ban in BACK_DOORS and name.startswith(ban + ".")):
+                found.append((line, name))
+
+    # Aliases first, wherever they stand; twice, so that an alias of an alias is resolved.
+    for _ in range(2):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for name in node.names:
+                    top = name.name.partition(".")[0]
+                    alias[name.asname or top] = name.name if name.asname else top
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                for name in node.names:
+                    if name.name == "*":
+                        alias.update({ban.rpartition(".")[2]: ban for ban in banned
+                                      if ban.rpartition(".")[0] == node.module})
+                    else:
+                        alias[name.asname or name.name] = f"{node.module}.{name.name}"
+            elif isinstance(node, ast.Assign) and (value := dotted(node.value)):
+                alias.update({t.id: value for t in node.targets if isinstance(t, ast.Name)})
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in node.names:
+                look(node.lineno, f"{node.module}.{name.name}")
+        elif isinstance(node, ast.Import):
+            for name in node.names:
+                look(node.lineno, name.name)
+        elif isinstance(node, (ast.Attribute, ast.Name, ast.Call)):
+            look(node.lineno, dotted(node))
+    return sorted(set(found))
+
+
+class ForbiddenUse(BaseException):
+    """Raised in a student's call; no Exception, so that no `except Exception` hides it."""
+
+
+class Watch(TorchFunctionMode):
+    """While active, a forbidden torch function called from `file` is noted and stopped."""
+
+    def __init__(self, forbidden: set[str], file: Path):
+        super().__init__()
+        self.names = {id(thing): name for name in forbidden if (thing := _resolve(name))}
+        self.file, self.seen = str(file), []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        name = self.names.get(id(function))
+        if name and (line := self._line_of_caller()):
+            self.seen.append((line, name))
+            raise ForbiddenUse(name)
+        return function(*args, **(kwargs or {}))
+
+    def _line_of_caller(self) -> int | None:
+        """The line in `file` that called, if the nearest frame outside torch is there."""
+        frame = sys._getframe(2)
+        while frame and "/torch/" in frame.f_code.co_filename.replace("\\", "/"):
+            frame = frame.f_back
+        return frame.f_lineno if frame and frame.f_code.co_filename == self.file else None
+
+
+def _resolve(name: str):
+    thing = torch
+    for part in name.split(".")[1:]:
+        thing = getattr(thing, part, None)
+    return thing

@@ -1,0 +1,46 @@
+"""What passes between the grader's processes: two lengths, a JSON header and a body of bytes."""
+
+import json
+import struct
+
+MAX_HEADER = 16 << 20       # bytes of JSON
+MAX_BODY = 256 << 20        # bytes of tensors
+
+_LENGTHS = struct.Struct(">II")
+
+
+class FrameError(ValueError):
+    """The bytes are no frame, or hold no answer."""
+
+
+def write_frame(stream, header: dict, body: bytes = b"") -> None:
+    """Write one frame to a binary stream."""
+    text = json.dumps(header, allow_nan=False).encode()
+    stream.write(_LENGTHS.pack(len(text), len(body)) + text + body)
+    stream.flush()
+
+
+def read_frame(stream) -> tuple[dict, bytes]:
+    """Read one frame; EOFError at the stream's end, FrameError where it is no frame."""
+    head, body = _LENGTHS.unpack(_exactly(stream, _LENGTHS.size))
+    if head > MAX_HEADER or body > MAX_BODY:
+        raise FrameError(f"a frame of {head + body:,} bytes is too large")
+    text, content = _exactly(stream, head), _exactly(stream, body)
+    try:
+        header = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise FrameError("a frame's header is no JSON") from error
+    if type(header) is not dict:
+        raise FrameError("a frame's header is no object")
+    return header, content
+
+
+def _refuse(constant: str):
+    raise ValueError(f"{constant} is not allowed")
+
+
+def _exactly(stream, n: int) -> bytes:
+    data = stream.read(n) if n else b""
+    if data is None or len(data) < n:
+        raise EOFError("the other side has ended")
+    return data

@@ -1,0 +1,138 @@
+"""The trusted side: what the reference answers, what each mistake answers, and the verdicts.
+
+It is forked before any submission is loaded, and never loads one: answers reach it as bytes,
+which it decodes without believing them.
+"""
+
+import dataclasses
+from pathlib import Path
+
+from grader import checks, compare, wire
+from grader.frames import FrameError
+from grader.worker import Room, main as serve_requests
+
+
+def main() -> None:
+    key = Key()
+    serve_requests(lambda room, request, body: (key.serve(request, body), b""))
+
+
+class Key:
+    """Answers of the reference and of mistakes, by chapter and check."""
+
+    def __init__(self):
+        self.rooms: dict[str, Room] = {}
+        self.right: dict[tuple, tuple] = {}
+        self.wrong: dict[tuple, dict[int, tuple]] = {}
+
+    def serve(self, request: dict, body: bytes) -> dict:
+        do = request["do"]
+        if do in ("judge", "learn", "liken"):       # these carry an answer
+            return getattr(self, do)(**request["with"], body=body)
+        if do in ("collect", "open", "prepare"):
+            return getattr(self, do)(**request["with"])
+        raise ValueError(f"unknown request {do!r}")
+
+    def collect(self, chapter: str, tests: dict) -> dict:
+        """The checks of a chapter's test files."""
+        found = [check for hidden, path in tests.items()
+                 for check in checks.collect(Path(path), chapter, hidden == "hidden")]
+        return {"checks": [dataclasses.asdict(check) for check in found]}
+
+    def open(self, **scan) -> dict:
+        """Load a chapter's reference."""
+        room = Room()
+        broken = room.scan(**scan) or room.load()
+        if not broken:
+            self.rooms[scan["chapter"]] = room
+        return {"broken": broken}
+
+    def prepare(self, chapter: str, question: dict) -> dict:
+        """Ask the reference, once per question."""
+        place = (chapter, *sorted(question.items()))
+        if place not in self.right:
+            reply, body = self.rooms[chapter].ask(**question)
+            self.right[place] = (reply, wire.decode(reply["answer"], body)) \
+                if "answer" in reply else (reply, None)
+        return {"broken": self.right[place][0] if self.right[place][1] is None else {}}
+
+    def judge(self, chapter, question, reply, rtol, body) -> dict:
+        """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
+        try:
+            found = self._wrong_parts(chapter, question, (reply, wire.decode(reply["answer"], body)), rtol)
+        except FrameError as error:
+            return {"refused": str(error)}
+        facts = []
+        for path, said in found.items():
+            facts += [f"{path}: {said[0]}" if path else said[0], *said[1:]]
+        return {"facts": facts}
+
+    def learn(self, chapter, question, mistake, reply, body) -> dict:
+        """Keep what a mistake answers."""
+        answer = wire.decode(reply["answer"], body) if "answer" in reply else None
+        self._mistakes(chapter, question)[mistake] = (reply, answer)
+        return {}
+
+    def liken(self, chapter, question, reply, rtol, body) -> dict:
+        """Which mistakes give this wrong answer, wholly or in every part they get wrong.
+
+        {"whole": [numbers], "part": [numbers], "against": [numbers]}: `against` are mistakes
+        that would have shown in this answer and did not.
+        """
+        mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        likeness: dict[str, list[int]] = {"whole": [], "part": [], "against": []}
+        mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
+        for number, theirs in self._mistakes(chapter, question).items():
+            wrong = self._wrong_parts(chapter, question, theirs, rtol)
+            if not wrong:
+                continue
+            same = self._agree(mine, theirs, wrong, rtol)
+            kind = "against" if not same else "whole" if wrong.keys() >= mine_wrong.keys() else "part"
+            likeness[kind].append(number)
+        return likeness
+
+    def _mistakes(self, chapter, question) -> dict:
+        return self.wrong.setdefault((chapter, *sorted(question.items())), {})
+
+    def _wrong_parts(self, chapter, question, given: tuple, rtol) -> dict[str, list[str]]:
+        """The parts of an answer that are wrong, by path."""
+        right_reply, right = self.right[(chapter, *sorted(question.items()))]
+        reply, answer = given
+        if answer is None:
+            return {"": [reply.get("raised", "stopped")]}
+        found = compare.differences(answer, right, self.rooms[chapter].device, rtol)
+        changed = set(reply.get("changed", ())) - set(right_reply["changed"])
+        if changed:
+            found["inputs"] = ["your code changed its input in place; the caller still needs it"]
+        return found
+
+    def _agree(self, mine: tuple, theirs: tuple, paths, rtol) -> bool:
+        """Whether two answers say the same in these parts."""
+        (my_reply, my_answer), (their_reply, their_answer) = mine, theirs
+        if my_answer is None or their_answer is None:
+            return my_answer is their_answer and _same_exception(my_reply, their_reply)
+        for path in paths:
+            if path == "inputs":
+                if my_reply.get("changed") != their_reply.get("changed"):
+                    return False
+                continue
+            one, other = compare.at(my_answer, path), compare.at(their_answer, path)
+            if one is None or other is None:
+                return False
+            device = next(iter(self.rooms.values())).device
+            if compare.differences(one, other, device, rtol):
+                return False
+        return True
+
+
+def _same_exception(mine: dict, theirs: dict) -> bool:
+    """A deliberate ValueError is told by the arguments it names, all others by their words."""
+    if mine.get("raised") != theirs.get("raised"):
+        return False
+    if mine["raised"] == "ValueError" and mine["named"]:
+        return mine["named"] == theirs["named"]
+    return mine["message"] == theirs["message"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The front end's handle on the other processes: start one, ask it something, end it.
+
+No torch is imported here. Each worker has three pipes: requests, replies, and what it prints.
+"""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+from grader.chapters import ROOT
+from grader.frames import FrameError, read_frame, write_frame
+from grader.zygote import THREADS
+
+MAX_OUTPUT = 64 << 10       # bytes of a submission's prints that are kept
+
+# Forking a process that has torch in memory is safe on Linux only.
+CAN_FORK = sys.platform == "linux"
+
+
+class Ended(Exception):
+    """A worker ended without an answer; `status` is its exit code, or a negative signal."""
+
+    def __init__(self, status: int):
+        super().__init__(f"ended with {status}")
+        self.status = status
+
+
+class TimedOut(Exception):
+    """A worker gave no answer in time."""
+
+
+def _python(module: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", f"grader.{module}", *arguments]
+
+
+def _environment() -> dict:
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, **THREADS, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class Nursery:
+    """Starts workers: forked from a zygote where that is safe, fresh processes elsewhere."""
+
+    def __init__(self, fork: bool = CAN_FORK):
+        self.fork, self._lock = fork, threading.Lock()
+        self._zygote = None
+        if fork:
+            self._start_zygote()
+
+    def _start_zygote(self) -> None:
+        self._control, theirs = socket.socketpair()
+        self._zygote = subprocess.Popen(
+            _python("zygote", str(theirs.fileno())), pass_fds=[theirs.fileno()],
+            env=_environment(), stdin=subprocess.DEVNULL)
+        theirs.close()
+
+    def start(self, role: str) -> "Worker":
+        """A new process in the role of "worker" or "key"."""
+        if not self.fork:
+            process = subprocess.Popen(
+                _python(role), env=_environment(), start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            return Worker(process.stdin, process.stdout, process.stderr, process.pid,
+                          lambda: _wait(process))
+        pipes = [os.pipe() for _ in range(3)]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        try:
+            pid = self._request({"do": "fork", "role": role}, theirs)
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        return Worker(open(pipes[0][1], "wb"), open(pipes[1][0], "rb"), open(pipes[2][0], "rb"),
+                      pid, lambda: self._request({"do": "reap", "pid": pid}))
+
+    def _request(self, message: dict, fds=()) -> int:
+        """One exchange with the zygote; a zygote that a submission has killed is started anew."""
+        with self._lock:
+            for _ in range(2):
+                with contextlib.suppress(OSError):
+                    socket.send_fds(self._control, [json.dumps(message).encode()], list(fds))
+                    if answer := self._control.recv(64):
+                        return int(answer)
+                self._control.close()
+                self._zygote.wait()
+                self._start_zygote()
+                if message["do"] == "reap":
+                    return -signal.SIGKILL
+            raise RuntimeError("the grader's zygote does not start; see the messages above")
+
+    def close(self) -> None:
+        if self._zygote:
+            self._control.close()
+            self._zygote.wait()
+            self._zygote = None
+
+
+def _wait(process) -> int:
+    try:
+        return process.wait(0.3)
+    except subprocess.TimeoutExpired:
+        _kill(process.pid)
+        return process.wait()
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGTERM)
+
+
+class Worker:
+    """One process: `ask` it, read what it printed, `end` it."""
+
+    def __init__(self, requests, replies, prints, pid: int, reap):
+        self.pid, self._reap = pid, reap
+        self._requests, self._replies, self._prints = requests, replies, prints
+        self._inbox: queue.Queue = queue.Queue(4)    # a worker that floods it has to wait
+        self._output, self._cut, self._count = bytearray(), 0, 0
+        self._ended = False
+        self._threads = [threading.Thread(target=work, daemon=True)
+                         for work in (self._listen, self._drain)]
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, do: str, body: bytes = b"", **arguments) -> int:
+        """Send a request and do not wait; returns its number, for `receive`."""
+        self._count += 1
+        with contextlib.suppress(OSError):      # `receive` will see that it has ended
+            write_frame(self._requests, {"do": do, "with": arguments, "id": self._count}, body)
+        return self._count
+
+    def receive(self, number: int, timeout: float | None = None) -> tuple[dict, bytes]:
+        """The reply to a request; TimedOut, Ended or FrameError where there is none."""
+        try:
+            reply = self._inbox.get(timeout=timeout)
+        except queue.Empty:
+            self.end()
+            raise TimedOut from None
+        if isinstance(reply, EOFError):
+            raise Ended(self.end(kill=False))
+        if isinstance(reply, Exception):
+            self.end()
+            raise reply
+        if reply[0].get("id") != number:
+            self.end()
+            raise FrameError("an answer came that nobody had asked for")
+        return reply
+
+    def ask(self, do: str, timeout: float | None = None, body: bytes = b"", **arguments):
+        return self.receive(self.send(do, body, **arguments), timeout)
+
+    def end(self, kill: bool = True) -> int:
+        """End the process and all that it started; returns how it ended.
+
+        With kill=False a process that is about to end by itself is given a moment to do so.
+        """
+        if self._ended:
+            return 0
+        self._ended = True
+        if kill:
+            _kill(self.pid)
+        status = self._reap()
+        for thread in self._threads:
+            thread.join(1)
+        for stream in (self._requests, self._replies, self._prints):
+            with contextlib.suppress(OSError):
+                stream.close()
+        return status
+
+    def output(self) -> str:
+        """What it printed since the last call, cut at 64 KB."""
+        text, cut = bytes(self._output).decode("utf-8", "replace"), self._cut
+        self._output.clear()
+        self._cut = 0
+        return text + (f"\n… and {cut:,} bytes more" if cut else "")
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._inbox.put(read_frame(self._replies))
+        except (EOFError, OSError, ValueError) as error:
+            self._inbox.put(error if isinstance(error, FrameError) else EOFError())
+
+    def _drain(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := self._prints.read1(1 << 16):
+                keep = max(0, MAX_OUTPUT - len(self._output))
+                self._output += chunk[:keep]
+                self._cut += max(0, len(chunk) - keep)

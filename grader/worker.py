@@ -1,0 +1,193 @@
+"""The untrusted side: load a submission, run a check on it, send what came out.
+
+A worker is a forked child of the zygote, or a fresh process where forking is not safe. It
+holds the student's module and the checks' code, and no expected value, reference or verdict.
+"""
+
+import ast
+import contextlib
+import faulthandler
+import os
+import random
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy
+import torch
+
+from grader import checks, forbidden, loader, wire
+from grader.draw import Draw, seed_of
+from grader.frames import read_frame, write_frame
+
+PACKAGE = "exercises"       # the name that a student's own imports and tracebacks show
+MEMORY = 4 << 30            # bytes that a worker may take beyond the zygote's
+MAX_MESSAGE = 1_000         # characters of an exception's message
+
+
+def main(serve=None) -> None:
+    """Answer requests on standard input until it ends; all prints go to standard error."""
+    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    sys.stdin = open(0, closefd=False)
+    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)
+    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)
+    sys.dont_write_bytecode = True
+    faulthandler.enable(2)
+    room = Room()
+    try:
+        while True:
+            header, body = read_frame(requests)
+            reply, content = (serve or Room.serve)(room, header, body)
+            write_frame(replies, {**reply, "id": header.get("id")}, content)
+    except (EOFError, BrokenPipeError):
+        os._exit(0)
+
+
+def limit_memory() -> None:
+    """Let this process take MEMORY more than it has; best effort, Linux only."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+        used = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+        resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, used + MEMORY))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class Room:
+    """One submission's module and the checks to ask of it."""
+
+    def __init__(self):
+        self.impl = self.file = None
+        self.files: dict[str, str] = {}
+        self.tests: dict[bool, types.ModuleType] = {}
+        self.forbidden: set[str] = set()
+        self.parameters: set[str] = set()
+
+    def serve(self, request: dict, body: bytes) -> tuple[dict, bytes]:
+        match request["do"]:
+            case "scan":
+                return self.scan(**request["with"]), b""
+            case "load":
+                return self.load(), b""
+            case "ask":
+                return self.ask(**request["with"])
+        raise ValueError(f"unknown request {request['do']!r}")
+
+    def scan(self, chapter: str, folders: dict, fallback: str, tests: dict, device: str) -> dict:
+        """Before any of the student's code runs: what the text of the submission names."""
+        self.chapter, self.folders, self.fallback = chapter, folders, fallback
+        self.file, self.device = Path(folders[chapter]) / f"{chapter}.py", device
+        if device == "cpu":
+            limit_memory()
+        for hidden, path in tests.items():
+            module = self.tests[hidden == "hidden"] = checks.load(Path(path))
+            self.forbidden |= getattr(module, "FORBIDDEN", set())
+        try:
+            source = self.file.read_text("utf-8")
+            self.parameters = {node.arg for node in ast.walk(ast.parse(source))
+                               if isinstance(node, ast.arg)}
+            found = forbidden.uses(source, self.forbidden)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return {}       # loading it will say what is wrong
+        return {"forbidden": found} if found else {}
+
+    def load(self) -> dict:
+        """Import the submission as exercises.exNN_name; its prerequisites come along."""
+        package = types.ModuleType(PACKAGE)
+        package.__path__ = [self.fallback]
+        sys.modules[PACKAGE] = package
+        loader.install(PACKAGE, self.folders.get)
+        try:
+            self.impl = __import__(f"{PACKAGE}.{self.chapter}", fromlist=["*"])
+        except BaseException as error:
+            return self._raised(error)
+        return {}
+
+    def ask(self, function: str, hidden: bool, dtype: str | None, seed: int, exact=False):
+        """Run one check. `exact` asks it in float64, which is what tolerances are measured by."""
+        seed = seed_of(seed, self.chapter, function)
+        self._settle(seed)
+        draw = Draw(seed, self.device, exact)
+        arguments = [getattr(torch, "float64" if exact else dtype)] if dtype else []
+        watch = forbidden.Watch(self.forbidden, self.file)
+        try:
+            with watch:
+                answer = getattr(self.tests[hidden], function)(self.impl, draw, *arguments)
+            if not watch.seen:
+                tree, body = wire.encode(answer, draw.storages())
+                return {"answer": tree, "changed": draw.changed()}, body
+        except BaseException as error:
+            if not watch.seen:
+                return self._raised(error), b""
+        return {"forbidden": watch.seen}, b""
+
+    def _settle(self, seed: int) -> None:
+        """Undo what a submission may have changed for the whole process, and seed every RNG."""
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+        torch.set_grad_enabled(True)
+        torch.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed)
+
+    def _raised(self, error: BaseException) -> dict:
+        """An exception as an answer: its type, words and the student's own lines."""
+        frames, trace = [], error.__traceback__
+        while trace is not None:
+            code = trace.tb_frame.f_code
+            stem = Path(code.co_filename).stem
+            if stem in self.folders and code.co_filename.startswith(str(self.folders[stem])):
+                frames.append({"file": code.co_filename, "stem": stem, "line": trace.tb_lineno,
+                               "function": code.co_qualname})
+            elif Path(code.co_filename).parent == Path(self.fallback):
+                frames.append({"file": code.co_filename, "stem": "", "line": trace.tb_lineno,
+                               "function": code.co_qualname})
+            trace = trace.tb_next
+        if type(error) is NotImplementedError and not error.args and frames:
+            return {"todo": frames[-1]["stem"]}
+        message = _message(error, self.chapter)
+        return {"raised": type(error).__name__, "message": message, "frames": frames[-3:],
+                "named": sorted(self.parameters & set(re.findall(r"\w+", message)))}
+
+
+def _message(error: BaseException, chapter: str) -> str:
+    """An exception's words, in the words of a student where we know better ones."""
+    kind = type(error)
+    try:
+        text = str(error)
+    except BaseException:
+        return "(its __str__ raised an exception of its own)"
+    if kind is AttributeError and type(error.obj) is types.ModuleType \
+            and error.obj.__name__ == f"{PACKAGE}.{chapter}":
+        return f"{error.name} is missing from {chapter}.py"
+    if kind.__name__ == "TypeCheckError":
+        return _shapes(text)
+    if kind is SystemExit:
+        return f"the code ended the program with sys.exit({text})"
+    if kind is EOFError and not text or text == "EOF when reading a line":
+        return "input() cannot be used here: nobody is there to type"
+    if kind is SyntaxError and error.lineno:
+        return f"{error.msg} ({Path(error.filename or '').name}, line {error.lineno})"
+    if "does not require grad" in text:
+        return f"{text}: the result is cut off from the graph (.data, .detach() or no_grad?)"
+    return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " …"
+
+
+def _shapes(text: str) -> str:
+    """jaxtyping's page-long message as one sentence, axis sizes behind it."""
+    where = re.search(rf"(parameters|return value) of {PACKAGE}\.\w+\.([\w.]+)\.\n", text)
+    what = re.search(r"Actual value: (.*)\nExpected type: (?:<class )?['\"]?(.*?)['\"]?>?\.\n", text)
+    if not where or not what:
+        return text[:MAX_MESSAGE]
+    name = re.search(r"typechecking parameter '(\w+)'", text)
+    sizes = re.findall(r"^(\w+)=(?:torch\.Size\()?(.*?)\)?$", text.partition("as follows.\n")[2], re.M)
+    known = f" (with {', '.join(f'{axis} = {size}' for axis, size in sizes)})" if sizes else ""
+    if name:
+        return f"{where[2]} was given {name[1]} = {what[1][:200]}, but takes {what[2]}{known}"
+    return f"{where[2]} returned {what[1][:200]}, but its signature says {what[2]}{known}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""A process with torch already imported, that forks workers in milliseconds.
+
+It limits every thread pool to one thread before torch is imported, runs no tensor operation
+and touches no CUDA: a fork from a process whose OpenMP pool has started hangs in the child.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+
+
+def main() -> None:
+    """Serve fork and reap requests on the socket whose number is the first argument."""
+    control = socket.socket(fileno=int(sys.argv[1]))
+    from grader import key, worker
+    threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+    assert threads == 1, f"the zygote must have one thread, it has {threads}"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    children: set[int] = set()
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 4096, 3)
+        if not message:
+            for child in children:
+                _kill(child)
+            return
+        request = json.loads(message)
+        if request["do"] == "fork":
+            child = os.fork()
+            if child == 0:
+                control.close()
+                _become(key.main if request["role"] == "key" else worker.main, fds)
+            children.add(child)
+            for fd in fds:
+                os.close(fd)
+            control.send(str(child).encode())
+        else:
+            children.discard(request["pid"])
+            control.send(str(_reap(request["pid"])).encode())
+
+
+def _become(role, fds) -> None:
+    """In the child: its own process group, the channel as standard streams, then its role."""
+    try:
+        os.setsid()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for target, fd in enumerate(fds):
+            os.dup2(fd, target)
+            os.close(fd)
+        role()
+    except BaseException:
+        import traceback
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(70)
+
+
+def _reap(pid: int) -> int:
+    """The exit status of a child that has ended, or is ended now: the signal as a negative."""
+    for wait in (0, 0.002, 0.01, 0.05, 0.2, None):
+        if wait is None:
+            _kill(pid)
+        else:
+            time.sleep(wait)
+        done, status = os.waitpid(pid, 0 if wait is None else os.WNOHANG)
+        if done:
+            _kill(pid)      # whatever it started
+            return os.waitstatus_to_exitcode(status)
+    return 0
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    os.environ.update(THREADS)
+    main()

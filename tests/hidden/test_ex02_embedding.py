@@ -1,0 +1,161 @@
+"""Chapter 02 on other shapes, dtypes and extremes."""
+
+import copy
+
+import torch
+from grader import dtypes, points, raises, shares_memory, tolerance
+
+
+@points(2)
+def test_int32_ids(impl, draw):
+    """int32 ids work as int64 ids do, forward and backward."""
+    table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 5).int()
+    return {"lookup": table(ids), "grad of weight": impl.embedding_backward(ids, draw(2, 5, 6), 11)}
+
+
+@points(2)
+def test_only_the_rows_read(impl, draw):
+    """A lookup reads its rows and no others: a NaN or inf elsewhere in the table stays there.
+
+    Multiplying a one-hot row with the table is right on paper, reads every row, and 0 · inf is NaN.
+    """
+    table = draw.fill(impl.Embedding(11, 6))
+    with torch.no_grad():
+        table.weight[9], table.weight[10] = float("nan"), float("inf")
+    return table(draw.ints(9, 2, 5))
+
+
+def test_non_contiguous_ids(impl, draw):
+    """Ids whose rows are not contiguous in memory give the same vectors."""
+    return draw.fill(impl.Embedding(11, 6))(draw.ints(11, 5, 2).T)
+
+
+def test_extreme_ids(impl, draw):
+    """The first row and the last row can be read, and a table of one row works."""
+    table = draw.fill(impl.Embedding(11, 6))
+    one = draw.fill(impl.Embedding(1, 1))
+    return {"first and last": table(torch.tensor([0, 10], device=draw.device)), "one row": one(draw.ints(1, 3))}
+
+
+def test_scalar_ids_refused(impl, draw):
+    """A single id is checked too, and a table of one row refuses 1 and −1."""
+    table = draw.fill(impl.Embedding(1, 6))
+    ids = draw.ints(1, 1)[0]
+    return [raises(ValueError, lambda: table(ids + 1), names="ids"),
+            raises(ValueError, lambda: table(ids + 2), names="ids"),
+            raises(ValueError, lambda: table(ids - 1), names="ids")]
+
+
+def test_device_argument(impl, draw):
+    """Embedding(..., device=...) makes its weight there; the "meta" device holds shapes only."""
+    weight = impl.Embedding(7, 3, device="meta", dtype=torch.float16).weight
+    return {"device": weight.device.type, "shape": list(weight.shape), "dtype": str(weight.dtype)}
+
+
+@points(2)
+def test_backward_any_rank(impl, draw):
+    """embedding_backward takes ids of any number of axes, none included, and empty ids."""
+    backward = impl.embedding_backward
+    return {"none": backward(draw.ints(5, 1)[0], draw(6), 5),
+            "three": backward(draw.ints(5, 2, 1, 3), draw(2, 1, 3, 6), 5),
+            "empty": backward(draw.ints(5, 0), draw(0, 6), 5)}
+
+
+@dtypes("float16", "float64")
+def test_backward_dtypes(impl, draw, dtype):
+    """embedding_backward returns the dtype of grad_out."""
+    return impl.embedding_backward(draw.ints(3, 2, 4), draw(2, 4, 6).to(dtype), 5)
+
+
+def test_backward_keeps_float64(impl, draw):
+    """embedding_backward adds up float64 gradients in float64.
+
+    Whole numbers near 2²⁶ that nearly cancel: float32 can only hold every eighth of them.
+    """
+    grad_out = draw.ints(100, 8, 3).double()
+    grad_out[0] += 2**26
+    grad_out[-1] -= 2**26
+    return impl.embedding_backward(draw.ints(1, 8), grad_out, 2)
+
+
+def test_backward_bad_ids(impl, draw):
+    """embedding_backward refuses an id that is negative or too large."""
+    grad_out = draw(3, 6)
+    ids = torch.tensor([0, 1, 2], device=draw.device)
+    return [raises(ValueError, lambda: impl.embedding_backward(ids + 3, grad_out, 5), names="ids"),
+            raises(ValueError, lambda: impl.embedding_backward(ids + 4, grad_out, 5), names="ids"),
+            raises(ValueError, lambda: impl.embedding_backward(ids - 1, grad_out, 5), names="ids")]
+
+
+@tolerance(0.02)
+def test_unembedding_init_spread(impl, draw):
+    """Unembedding's weight starts with standard deviation 0.02, as Embedding's does.
+
+    Measured over 128,000 numbers, whose standard deviation is known to 0.2 %.
+    """
+    return impl.Unembedding(128, 1000).weight.std()
+
+
+def test_unembedding_init_truncated(impl, draw):
+    """No number of Unembedding's weight starts further than 3σ = 0.06 from zero."""
+    return bool(impl.Unembedding(128, 1000).weight.abs().max() <= 0.06 * 1.0001)
+
+
+def test_unembedding_autograd(impl, draw):
+    """Gradients reach Unembedding's input, weight and bias."""
+    layer = draw.fill(impl.Unembedding(6, 11, bias=True))
+    x = draw(2, 3, 6).requires_grad_()
+    (layer(x) * draw(2, 3, 11)).sum().backward()
+    return {"grad of x": x.grad, "grad of weight": layer.weight.grad, "grad of bias": layer.bias.grad}
+
+
+def test_unembedding_wrong_width(impl, draw):
+    """An x whose last axis is not d_model raises a ValueError that names x."""
+    layer = draw.fill(impl.Unembedding(6, 11))
+    return raises(ValueError, lambda: layer(draw(2, 11)), names="x")
+
+
+@points(2)
+def test_tie_keeps_the_bias(impl, draw):
+    """tie changes the weight only: the bias stays the unembedding's own, and is used."""
+    embedding = draw.fill(impl.Embedding(11, 6))
+    unembedding = draw.fill(impl.Unembedding(6, 11, bias=True))
+    unembedding.tie(embedding)
+    return {"scores": unembedding(draw(3, 6)), "parameters": [name for name, _ in unembedding.named_parameters()]}
+
+
+@points(2)
+def test_tie_holds(impl, draw):
+    """Tied weights stay one through a step of training, a cast to bfloat16 and a deep copy."""
+    pair = torch.nn.ModuleDict({"in": impl.Embedding(11, 6), "out": impl.Unembedding(6, 11)})
+    draw.fill(pair)["out"].tie(pair["in"])
+    (pair["out"](pair["in"](draw.ints(11, 2, 4))) * draw(2, 4, 11)).sum().backward()
+    torch.optim.SGD(pair.parameters(), lr=0.1).step()
+    twin = copy.deepcopy(pair).to(torch.bfloat16)
+    return {"after a step": pair["out"].weight, "still one": pair["in"].weight is pair["out"].weight,
+            "the copy is one": shares_memory(twin["in"].weight, twin["out"].weight)}
+
+
+def test_tie_refused_changes_nothing(impl, draw):
+    """After a refused tie both weights are what they were."""
+    embedding, unembedding = draw.fill(impl.Embedding(12, 6)), draw.fill(impl.Unembedding(6, 11))
+    before = embedding.weight, unembedding.weight
+    refused = raises(ValueError, lambda: unembedding.tie(embedding), names="embedding")
+    return {"refused": refused, "the embedding's kept": embedding.weight is before[0],
+            "the unembedding's kept": unembedding.weight is before[1]}
+
+
+def test_state_dict(impl, draw):
+    """The state dicts hold weight (and bias), with torch's shapes, and nothing else."""
+    modules = {"embedding": impl.Embedding(11, 6), "unembedding": impl.Unembedding(6, 11),
+               "with bias": impl.Unembedding(6, 11, bias=True)}
+    return {name: {key: list(value.shape) for key, value in module.state_dict().items()}
+            for name, module in modules.items()}
+
+
+def test_bad_sizes(impl, draw):
+    """A size below 1 raises a ValueError that names it."""
+    return [raises(ValueError, lambda: impl.Embedding(0, 4), names="num_embeddings"),
+            raises(ValueError, lambda: impl.Embedding(4, -1), names="embedding_dim"),
+            raises(ValueError, lambda: impl.Unembedding(0, 4), names="d_model"),
+            raises(ValueError, lambda: impl.Unembedding(4, 0), names="vocab")]

@@ -1,0 +1,217 @@
+"""What chapter 02 asks of Embedding, its backward pass, Unembedding and tied weights."""
+
+import torch
+from grader import dtypes, points, raises, shares_memory, tolerance
+
+FORBIDDEN = {"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding",
+             "torch.nn.functional.embedding_bag", "torch.embedding", "torch.embedding_bag",
+             "torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear"}
+
+
+def test_parameters(impl, draw):
+    """Embedding has one parameter, weight, of shape (num_embeddings, embedding_dim).
+
+    A tensor trains only if it is wrapped in nn.Parameter and assigned to self.
+    """
+    table = impl.Embedding(7, 3)
+    return {name: (list(p.shape), p.requires_grad) for name, p in table.named_parameters()}
+
+
+@tolerance(0.02)
+def test_init_spread(impl, draw):
+    """Embedding's weight starts with standard deviation 0.02.
+
+    Measured over 128,000 numbers, whose standard deviation is known to 0.2 %. (Cutting the
+    normal at ±3σ takes 1.3 % off it, for you and the reference alike.)
+    """
+    return impl.Embedding(1000, 128).weight.std()
+
+
+def test_init_truncated(impl, draw):
+    """No number of Embedding's weight starts further than 3σ = 0.06 from zero, some beyond 2.9σ.
+
+    nn.init.trunc_normal_ takes the ends as the numbers a and b, not as multiples of std.
+    """
+    largest = impl.Embedding(1000, 128).weight.abs().max()
+    return {"all within 3σ": bool(largest <= 0.06 * 1.0001), "some beyond 2.9σ": bool(largest > 0.058),
+            "some beyond 25σ": bool(largest > 0.5)}
+
+
+def test_dtype_argument(impl, draw):
+    """Embedding(..., dtype=...) makes its weight in that dtype; float32 where none is given.
+
+    Hand dtype on to the function that makes the tensor.
+    """
+    asked = [None, torch.float32, torch.bfloat16, torch.float16, torch.float64]
+    return {f"dtype={dtype}": str(impl.Embedding(4, 3, dtype=dtype).weight.dtype) for dtype in asked}
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_lookup(impl, draw, dtype):
+    """Embedding gives row ids[p] of the weight at every place p, unchanged.
+
+    Index the weight's first axis with the ids. Nothing is scaled or rounded.
+    """
+    table = draw.fill(impl.Embedding(11, 6)).to(dtype)
+    return table(draw.ints(11, 2, 5))
+
+
+def test_id_ranks(impl, draw):
+    """ids may have any number of axes; the result has one more, of size embedding_dim, at the end.
+
+    A scalar id gives one vector of shape (embedding_dim,).
+    """
+    table = draw.fill(impl.Embedding(11, 6))
+    return {"()": table(draw.ints(11, 1)[0]), "(5,)": table(draw.ints(11, 5)),
+            "(2, 1, 3)": table(draw.ints(11, 2, 1, 3))}
+
+
+def test_empty_ids(impl, draw):
+    """No ids give no vectors: ids of shape (2, 0) give a result of shape (2, 0, embedding_dim).
+
+    The smallest of no numbers does not exist: ask ids.numel() before you ask for it.
+    """
+    vectors = draw.fill(impl.Embedding(11, 6))(draw.ints(11, 2, 0))
+    return {"shape": list(vectors.shape), "dtype": str(vectors.dtype)}
+
+
+def test_ids_too_large(impl, draw):
+    """An id of num_embeddings or more raises a ValueError that names ids.
+
+    num_embeddings itself is already too large: the rows are 0 … num_embeddings − 1. Look before
+    you index: on a GPU torch's own check ends the whole process.
+    """
+    table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3)
+    one = torch.where(ids == ids.max(), 11, ids)
+    return {"id 8 of 11 rows": raises(ValueError, lambda: table(ids * 0 + 8), names="ids"),
+            "id 10 of 11 rows": raises(ValueError, lambda: table(ids * 0 + 10), names="ids"),
+            "id 11 of 11 rows": raises(ValueError, lambda: table(one), names="ids"),
+            "far too large": raises(ValueError, lambda: table(ids + 50_000), names="ids")}
+
+
+def test_ids_negative(impl, draw):
+    """A negative id raises a ValueError that names ids.
+
+    Indexing alone would read −1 as the last row, in silence.
+    """
+    table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3)
+    return raises(ValueError, lambda: table(torch.where(ids == ids.min(), -1, ids)), names="ids")
+
+
+def test_autograd(impl, draw):
+    """The gradient reaches the rows that were read, and adds up where an id is repeated.
+
+    A .data, .detach() or torch.no_grad() on the way cuts it off.
+    """
+    table = draw.fill(impl.Embedding(5, 6))
+    ids = draw.ints(3, 2, 4)
+    loss = (table(ids) * draw(2, 4, 6)).sum()
+    return {"grad of weight": torch.autograd.grad(loss, list(table.parameters()))}
+
+
+@points(2)
+def test_backward_repeated(impl, draw):
+    """embedding_backward adds up the gradients of a repeated id.
+
+    Eight ids from three rows: some row is read several times, and each reading adds its part.
+    """
+    return impl.embedding_backward(draw.ints(3, 8), draw(8, 6), 3)
+
+
+def test_backward_unread(impl, draw):
+    """embedding_backward gives every row of the table a gradient: zeros where no id pointed.
+
+    Start from zeros of shape (num_embeddings, d_model). These ids are all different and leave
+    the last rows unread.
+    """
+    return impl.embedding_backward(torch.tensor([4, 0, 2], device=draw.device), draw(3, 6), 9)
+
+
+@points(2)
+def test_backward_half(impl, draw):
+    """embedding_backward adds up in float32 and returns grad_out's dtype, bfloat16 here.
+
+    bfloat16 keeps 8 binary digits of a number: past 512 its steps are 4 wide. 2,000 gradients
+    between 1 and 2 of one id, added one by one in bfloat16, stop growing there.
+    """
+    grad_out = (1 + draw.uniform(2000, 3)).bfloat16()
+    return impl.embedding_backward(draw.ints(1, 2000), grad_out, 2)
+
+
+def test_unembedding_parameters(impl, draw):
+    """Unembedding has weight of shape (vocab, d_model), and with bias=True zeros of shape (vocab,).
+
+    Row v belongs to token v, as in Embedding: only so can the two share it.
+    """
+    layer = impl.Unembedding(3, 7, bias=True)
+    return {"without": {name: list(p.shape) for name, p in impl.Unembedding(3, 7).named_parameters()},
+            "with bias": {name: list(p.shape) for name, p in layer.named_parameters()},
+            "bias": layer.bias}
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_unembedding(impl, draw, dtype):
+    """Unembedding computes y = x weightᵀ: one score per token, for x of any number of axes.
+
+    The score of token v is the dot product of x with row v. No softmax: scores go out as they
+    are.
+    """
+    layer = draw.fill(impl.Unembedding(6, 11)).to(dtype)
+    return {"(6,)": layer(draw(6).to(dtype)), "(2, 3, 6)": layer(draw(2, 3, 6).to(dtype))}
+
+
+def test_unembedding_bias(impl, draw):
+    """With bias=True, Unembedding computes y = x weightᵀ + b.
+
+    The bias is added to every vector of scores; broadcasting does it.
+    """
+    return draw.fill(impl.Unembedding(6, 11, bias=True))(draw(2, 3, 6))
+
+
+def _pair(impl, draw):
+    """An embedding and an unembedding with different numbers, and the two as one module."""
+    pair = draw.fill(torch.nn.ModuleDict({"in": impl.Embedding(11, 6), "out": impl.Unembedding(6, 11)}))
+    return pair["in"], pair["out"], pair
+
+
+@points(2)
+def test_tie(impl, draw):
+    """tie makes both modules hold the same Parameter object, with the embedding's numbers.
+
+    Not a copy, and not a new Parameter around the same numbers: an optimizer would find two.
+    """
+    embedding, unembedding, pair = _pair(impl, draw)
+    unembedding.tie(embedding)
+    return {"the same Parameter": embedding.weight is unembedding.weight,
+            "the same storage": shares_memory(embedding.weight, unembedding.weight),
+            "numbers to train": sum(p.numel() for p in pair.parameters()),
+            "weight of the unembedding": unembedding.weight}
+
+
+@points(2)
+def test_tie_gradient(impl, draw):
+    """A tied weight's gradient is the sum of both uses: reading rows, and scoring every row.
+
+    Autograd adds them up by itself once both modules hold one Parameter.
+    """
+    embedding, unembedding, _ = _pair(impl, draw)
+    unembedding.tie(embedding)
+    (unembedding(embedding(draw.ints(11, 2, 4))) * draw(2, 4, 11)).sum().backward()
+    return {"grad of the embedding's weight": embedding.weight.grad,
+            "grad of the unembedding's weight": unembedding.weight.grad,
+            "the same storage": shares_memory(embedding.weight, unembedding.weight)}
+
+
+def test_tie_wrong_shape(impl, draw):
+    """Tying weights of different shapes raises a ValueError that names embedding.
+
+    Compare the two shapes before you assign anything.
+    """
+    def tie(vocab, d_model):
+        embedding, unembedding = impl.Embedding(vocab, d_model), impl.Unembedding(6, 11)
+        refused = raises(ValueError, lambda: unembedding.tie(embedding), names="embedding")
+        return {"refused": refused, "shape afterwards": list(unembedding.weight.shape)}
+
+    return {"other vocab": tie(12, 6), "other d_model": tie(11, 5), "sides swapped": tie(6, 11)}

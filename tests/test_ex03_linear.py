@@ -1,0 +1,155 @@
+"""What chapter 03 asks of Linear, its backward pass and its cost."""
+
+from grader import dtypes, points, raises, tolerance
+
+FORBIDDEN = {"torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear"}
+
+
+def test_parameters(impl, draw):
+    """Linear has one parameter, weight, of shape (out_features, in_features).
+
+    A tensor trains only if it is wrapped in nn.Parameter and assigned to self. Row i of the
+    weight holds what output i multiplies with the input, so the outputs come first.
+    """
+    layer = impl.Linear(5, 3)
+    return {name: (list(p.shape), p.requires_grad) for name, p in layer.named_parameters()}
+
+
+def test_bias_parameters(impl, draw):
+    """With bias=True there is a second parameter, bias, of shape (out_features,), all zeros.
+
+    Give it one number per output, on one axis, and wrap it in nn.Parameter, or it never trains.
+    """
+    bias = impl.Linear(5, 3, bias=True).bias
+    return {"shape": list(bias.shape), "starts at zero": bool((bias == 0).all()),
+            "trains": bias.requires_grad}
+
+
+def test_memory_order(impl, draw):
+    """Each output's weights lie side by side in memory: strides (in_features, 1).
+
+    Allocate (out_features, in_features) from the start. A transpose of something else has the
+    right shape and the wrong order in memory.
+    """
+    return list(impl.Linear(5, 3).weight.stride())
+
+
+@tolerance(0.02)
+def test_init_spread(impl, draw):
+    """The weight starts with standard deviation √(2 / (in_features + out_features)).
+
+    Measured over 120,000 numbers, whose standard deviation is known to 0.2 %; for 600 inputs
+    and 200 outputs σ is 0.05. (The cut at ±3σ takes 1.3 % off, for you and the reference alike.)
+    """
+    return impl.Linear(600, 200).weight.std()
+
+
+@tolerance(0.02)
+def test_init_truncated(impl, draw):
+    """No weight starts further than 3σ from zero, and some start close to 3σ.
+
+    The answer is the largest of 120,000 weights over their standard deviation, at most 4; it is
+    known to 0.5 %. Ask trunc_normal_ what a and b mean: weights, or multiples of std?
+    """
+    weight = impl.Linear(600, 200).weight
+    return (weight.abs().max() / weight.std()).clamp(max=4)
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_forward(impl, draw, dtype):
+    """Linear computes y = x Wᵀ, in the dtype of x.
+
+    weight is (out_features, in_features) and x ends in in_features, so one of them has to be
+    transposed.
+    """
+    layer = draw.fill(impl.Linear(6, 4)).to(dtype)
+    return layer(draw(2, 3, 6).to(dtype))
+
+
+def test_forward_bias(impl, draw):
+    """With bias=True, Linear computes y = x Wᵀ + b.
+
+    The bias is added once to every row; broadcasting does it.
+    """
+    layer = draw.fill(impl.Linear(6, 4, bias=True))
+    return layer(draw(2, 3, 6))
+
+
+def test_batch_ranks(impl, draw):
+    """x may have any number of axes before in_features: none, one or three.
+
+    Multiply with x on the left and let torch broadcast over the axes before the last.
+    """
+    layer = draw.fill(impl.Linear(6, 4))
+    return {"x of shape (6,)": layer(draw(6)),
+            "x of shape (5, 6)": layer(draw(5, 6)),
+            "x of shape (2, 1, 3, 6)": layer(draw(2, 1, 3, 6))}
+
+
+def test_autograd(impl, draw):
+    """Gradients reach the input, the weight and the bias.
+
+    A .data, .detach() or torch.no_grad() on the way cuts them off.
+    """
+    layer = draw.fill(impl.Linear(6, 4, bias=True))
+    x = draw(2, 3, 6).requires_grad_()
+    (layer(x) * draw(2, 3, 4)).sum().backward()
+    return {"grad of x": x.grad, "grad of weight": layer.weight.grad,
+            "grad of bias": layer.bias.grad}
+
+
+@points(2)
+def test_backward_x(impl, draw):
+    """linear_backward's grad_x is grad_out W.
+
+    Every output pulls on every input with the weight that joins them. The layer here is square,
+    so that a wrong transpose shows as wrong numbers.
+    """
+    return impl.linear_backward(draw(5, 4), draw(4, 4), draw(5, 4))[0]
+
+
+@points(2)
+def test_backward_weight(impl, draw):
+    """linear_backward's grad_weight is Σ grad_outᵀ x, with the shape of the weight.
+
+    Entry (o, i) adds up, over every row, the gradient of output o times input i. The layer here
+    is square, so that a wrong transpose shows as wrong numbers.
+    """
+    return impl.linear_backward(draw(5, 4), draw(4, 4), draw(5, 4))[1]
+
+
+def test_backward_bias(impl, draw):
+    """linear_backward's grad_bias is grad_out added up over every axis but the last.
+
+    The batch here has two axes: grad_out of shape (2, 3, 4) becomes (4,).
+    """
+    return impl.linear_backward(draw(2, 3, 4), draw(4, 4), draw(2, 3, 4))[2]
+
+
+def test_backward_shapes(impl, draw):
+    """Each gradient has the shape of what it is the gradient of, here for 6 inputs and 4 outputs.
+
+    grad_x is shaped like x, grad_weight like weight, and grad_bias has one number per output.
+    """
+    grad_x, grad_weight, grad_bias = impl.linear_backward(draw(5, 6), draw(4, 6), draw(5, 4))
+    return {"grad_x": list(grad_x.shape), "grad_weight": list(grad_weight.shape),
+            "grad_bias": list(grad_bias.shape)}
+
+
+def test_flops(impl, draw):
+    """linear_flops counts a multiply and an add for every (row, input, output).
+
+    One row of 3 inputs and 2 outputs meets 6 weights. What happens at each of them? Count both
+    operations, and no bias.
+    """
+    return [impl.linear_flops(1, 3, 2), impl.linear_flops(1024, 4096, 11008)]
+
+
+def test_wrong_width(impl, draw):
+    """An x whose last axis is not in_features raises a ValueError that names x.
+
+    Compare x.shape[-1] with the weight's second axis before multiplying.
+    """
+    layer = impl.Linear(6, 4)
+    return raises(ValueError, lambda: layer(draw(2, 5)), names="x")
