@@ -1,9 +1,8 @@
 """Submission + checks + key → verdicts. Every front end calls this, and decides nothing itself."""
 
-import signal
 import tempfile
 import time
-import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,14 +11,12 @@ from grader import chapters
 from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
-from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
+from grader.process import CAN_FORK, Ended, Nursery, Worker
+from grader.submission import (CourseError, Reply, Setting, Submission, edits, scan_request,
+                               test_files)
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
-FINE = {"passed", "todo", "waiting"}    # these let a run exit with 0
-
-
-class CourseError(Exception):
-    """The course itself is broken: a reference fails, or a mistake cannot be applied."""
+FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
 
 
 @dataclass
@@ -39,19 +36,27 @@ class Verdict:
         return self.check.points if self.word == "passed" else 0
 
 
+class Suspect:
+    """A known mistake as a submission, and the checks that the key knows its answers to."""
+
+    def __init__(self, submission: Submission, words: str):
+        self.submission, self.words = submission, words
+        self.asked: set[Check] = set()
+
+
 class Grader:
-    """Asks checks of submissions. One key and one zygote serve it until `close`."""
+    """Asks checks of submissions. One zygote and one key serve it until `close`."""
 
     def __init__(self, device: str = "cpu", seed: int = 0, timeout: float = TIMEOUT,
                  fork: bool = CAN_FORK):
         if device not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'cpu' or 'cuda', got {device!r}")
-        if timeout <= 0:
+        if not timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {timeout}")
-        self.device, self.seed, self.timeout = device, seed, timeout
+        self.setting = Setting(device, seed, timeout)
         self._nursery = Nursery(fork)
-        self._checks: dict[tuple, list[Check]] = {}
-        self._mistakes: dict[Chapter, list["Suspect"]] = {}
+        self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
+        self._suspects: dict[Chapter, list[Suspect]] = {}
         self._opened: set[Chapter] = set()
         self._scratch = tempfile.TemporaryDirectory(prefix="grader-")
 
@@ -61,9 +66,8 @@ class Grader:
 
     def close(self) -> None:
         """End every process."""
-        for suspects in self._mistakes.values():
-            for suspect in suspects:
-                suspect.close()
+        for chapter in list(self._suspects):
+            self.forget_suspects(chapter)
         if "_key" in self.__dict__:
             self._key.end()
         self._nursery.close()
@@ -75,23 +79,86 @@ class Grader:
     def __exit__(self, *_):
         self.close()
 
-    # -- what there is to ask ----------------------------------------------------------------
+    # -- asking ------------------------------------------------------------------------------
 
     def checks(self, chapter: Chapter, hidden: bool = False) -> list[Check]:
         """The chapter's checks for this device, in order: visible, then hidden if asked for."""
         if (chapter, hidden) not in self._checks:
-            reply = self._tell("collect", chapter=chapter.stem, tests=_tests(chapter, hidden))
-            found = [Check(**{**c, "devices": tuple(c["devices"])}) for c in reply["checks"]]
-            self._checks[chapter, hidden] = [c for c in found if self.device in c.devices]
+            said = self._tell("collect", chapter=chapter.stem, tests=test_files(chapter, hidden))
+            found = [Check(**{**c, "devices": tuple(c["devices"])}) for c in said["checks"]]
+            self._checks[chapter, hidden] = [c for c in found if self.setting.device in c.devices]
         return self._checks[chapter, hidden]
 
-    def _tell(self, do: str, body: bytes = b"", **arguments) -> dict:
+    def submission(self, chapter: Chapter, folder: Path | None = None) -> Submission:
+        """A chapter's file, to be asked checks; close it when done."""
+        return Submission(self._nursery, self.setting, chapter, folder)
+
+    def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
+              only=lambda check: True) -> Iterator[Verdict]:
+        """A verdict per check. The folder is as for Submission; `only` picks checks."""
+        asked = [check for check in self.checks(chapter, hidden) if only(check)]
+        candidate = self.submission(chapter, folder)
         try:
-            return self._key.ask(do, body=body, **arguments)[0]
+            for check in asked:
+                yield self.verdict(candidate, check, asked)
+        finally:
+            candidate.close()
+
+    def verdict(self, candidate: Submission, check: Check, others: list[Check] = ()) -> Verdict:
+        """Ask one check of a submission and of the reference, and compare.
+
+        `others` are checks that may be asked too, to tell apart mistakes that this one cannot.
+        """
+        chapter, start = candidate.chapter, time.monotonic()
+        if not candidate.file.exists():
+            return Verdict(check, "todo", [f"there is no {candidate.file.name} in its folder"])
+        self._open(chapter)
+        waiting = self._key.send("prepare", **self._of(check))
+        reply = candidate.ask(check)
+        self._receive_prepared(waiting, check)
+        if reply.word == "answer":
+            said = self._tell("judge", reply, **self._of(check), rtol=check.rtol)
+            if "refused" in said:
+                reply = Reply("crashed", [f"the answer cannot be read: {said['refused']}"], {})
+            else:
+                reply.word, reply.facts = "wrong" if said["facts"] else "passed", said["facts"]
+        verdict = Verdict(check, reply.word, reply.facts, reply.header.get("frames", []),
+                          output=candidate.output(), seconds=time.monotonic() - start)
+        if verdict.word in ("wrong", "error"):
+            verdict.mistake = self._name(candidate, check, reply, others)
+        return verdict
+
+    def judge_here(self, check: Check, answer: dict, body: bytes) -> list[str]:
+        """The facts about an answer that was given in the front end's own process."""
+        chapter = Chapter(check.chapter)
+        self._open(chapter)
+        self._receive_prepared(self._key.send("prepare", **self._of(check)), check)
+        return self._tell("judge", Reply("answer", [], answer, body),
+                          **self._of(check), rtol=check.rtol)["facts"]
+
+    # -- the trusted side ----------------------------------------------------------------------
+
+    def _of(self, check: Check) -> dict:
+        return {"chapter": check.chapter, "question": self.setting.question(check)}
+
+    def _tell(self, do: str, reply: Reply | None = None, **arguments) -> dict:
+        """Ask the key; its failing is the course's failing."""
+        if reply:
+            arguments["reply"] = reply.header
+        try:
+            return self._key.ask(do, body=reply.body if reply else b"", **arguments)[0]
         except (Ended, FrameError) as error:
-            said = self._key.output().strip()
-            raise CourseError(f"the trusted side ended while it should {do} for "
-                              f"{arguments.get('chapter', '')}: {said[-2000:] or error}") from error
+            raise CourseError(f"{arguments['chapter']}: the trusted side could not {do}: {error}\n"
+                              f"{self._key.output()[-2000:]}") from error
+
+    def _receive_prepared(self, waiting: int, check: Check) -> None:
+        try:
+            broken = self._key.receive(waiting)[0]["broken"]
+        except (Ended, FrameError) as error:
+            raise CourseError(f"{check.chapter}, {check.name}: the reference gave no answer: {error}"
+                              f"\n{self._key.output()[-2000:]}") from error
+        if broken:
+            raise CourseError(f"{check.chapter}, {check.name}: the reference cannot answer: {broken}")
 
     def _open(self, chapter: Chapter) -> None:
         """Have the key load the chapter's reference."""
@@ -99,255 +166,60 @@ class Grader:
             return
         if not chapter.solution.exists():
             raise CourseError(f"{chapter.stem} has no reference to compare with")
-        folders = {c.stem: str(SOLUTIONS) for c in chapters.chapters()}
-        broken = self._tell("open", **self._scan(chapter, folders, SOLUTIONS))["broken"]
-        if broken:
-            raise CourseError(f"the reference of {chapter.stem} cannot be loaded: {broken}")
+        folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
+        scan = scan_request(chapter, folders, SOLUTIONS, self.setting.device)
+        if broken := self._tell("open", **scan)["broken"]:
+            raise CourseError(f"{chapter.stem}: the reference cannot be loaded: {broken}")
         self._opened.add(chapter)
-
-    def _scan(self, chapter: Chapter, folders: dict, fallback: Path) -> dict:
-        return {"chapter": chapter.stem, "folders": folders, "fallback": str(fallback),
-                "tests": _tests(chapter, True), "device": self.device}
-
-    def question(self, check: Check) -> dict:
-        """What a worker needs to ask one check."""
-        return {"function": check.function, "hidden": check.hidden, "dtype": check.dtype,
-                "seed": self.seed}
-
-    # -- asking ------------------------------------------------------------------------------
-
-    def grade(self, chapter: Chapter, submission: Path | None = None, hidden: bool = False,
-              only=None, name_mistakes: bool = True):
-        """Yield a Verdict per check of a chapter.
-
-        submission: a folder with the student's file, all other chapters being the reference's;
-        None: the exercises folder, with the student's own earlier chapters where begun.
-        only: which checks to ask, as a function of a Check.
-        """
-        asked = [check for check in self.checks(chapter, hidden) if not only or only(check)]
-        candidate = Submission(self, chapter, submission)
-        if not candidate.file.exists():
-            where = candidate.file.parent
-            for check in asked:
-                yield Verdict(check, "todo", [f"{chapter.stem}.py is not in {where}"])
-            return
-        self._open(chapter)
-        try:
-            replies: list[tuple[Check, dict, bytes]] = []
-            for check in asked:
-                verdict, reply, body = self._ask(candidate, chapter, check)
-                if verdict.word in ("wrong", "error") and reply:
-                    replies.append((check, reply, body))
-                    if name_mistakes:
-                        verdict.mistake = self._name(chapter, candidate, asked, check, reply, body)
-                yield verdict
-        finally:
-            candidate.close()
-
-    def _ask(self, candidate: "Submission", chapter: Chapter, check: Check):
-        start = time.monotonic()
-        question = self.question(check)
-        waiting = self._key.send("prepare", chapter=chapter.stem, question=question)
-        word, facts, reply, body = candidate.ask(question)
-        try:
-            broken = self._key.receive(waiting)[0]["broken"]
-        except (Ended, FrameError) as error:
-            raise CourseError(f"{chapter.stem}, {check.name}: the reference ended: {error}\n"
-                              f"{self._key.output()[-2000:]}") from error
-        if broken:
-            raise CourseError(f"the reference cannot answer {chapter.stem}, {check.name}: {broken}")
-        frames = reply.get("frames", [])
-        if word == "answer":
-            said = self._tell("judge", body, chapter=chapter.stem, question=question, reply=reply,
-                              rtol=check.rtol)
-            if "refused" in said:
-                word, facts, reply = "crashed", [f"it sent no answer: {said['refused']}"], {}
-            else:
-                word, facts = "wrong" if said["facts"] else "passed", said["facts"]
-        return Verdict(check, word, facts, frames, output=candidate.output(),
-                       seconds=time.monotonic() - start), reply, body
 
     # -- naming mistakes -----------------------------------------------------------------------
 
-    def suspects(self, chapter: Chapter) -> list["Suspect"]:
-        """The chapter's known mistakes, each as a submission of its own."""
-        if chapter not in self._mistakes:
-            self._mistakes[chapter] = [
-                Suspect(self, chapter, number, mistake) for number, mistake
-                in enumerate(edits(chapter, "mistake"))]
-        return self._mistakes[chapter]
+    def suspects(self, chapter: Chapter) -> list[Suspect]:
+        """The chapter's known mistakes, in workers of their own."""
+        if chapter not in self._suspects:
+            scratch = Path(self._scratch.name)
+            self._suspects[chapter] = [
+                Suspect(self.submission(chapter, edit.write(chapter, scratch / f"{chapter.stem}-{i}")),
+                        edit.words) for i, edit in enumerate(edits(chapter, "mistake"))]
+        return self._suspects[chapter]
 
-    def _likeness(self, chapter: Chapter, check: Check, numbers, reply, body) -> dict:
-        """Ask these mistakes the check, and the key which of them the reply is like."""
+    def forget_suspects(self, chapter: Chapter) -> None:
+        """End the workers of a chapter's mistakes."""
+        for suspect in self._suspects.pop(chapter, []):
+            suspect.submission.close()
+
+    def _liken(self, check: Check, reply: Reply, numbers) -> dict[str, list[int]]:
+        """Which of these mistakes answer like this reply; see Key.liken."""
+        chapter = Chapter(check.chapter)
         for number in numbers:
-            self.suspects(chapter)[number].answer(check)
-        return self._tell("liken", body, chapter=chapter.stem, question=self.question(check),
-                          reply=reply, rtol=check.rtol)
+            suspect = self.suspects(chapter)[number]
+            if check not in suspect.asked:
+                suspect.asked.add(check)
+                theirs = suspect.submission.ask(check)
+                if theirs.word in ("answer", "error"):
+                    self._tell("learn", theirs, **self._of(check), mistake=number)
+        return self._tell("liken", reply, **self._of(check), rtol=check.rtol)
 
-    def _name(self, chapter, candidate, asked, check, reply, body) -> str:
-        """The sentence of the one mistake that gives this answer, or ""."""
-        suspects = self.suspects(chapter)
-        likeness = self._likeness(chapter, check, range(len(suspects)), reply, body)
+    def _name(self, candidate: Submission, check: Check, reply: Reply, others) -> str:
+        """The words of the one mistake that gives this answer, or ""."""
+        suspects = self.suspects(candidate.chapter)
+        likeness = self._liken(check, reply, range(len(suspects)))
         fits = likeness["whole"] or likeness["part"]
         if len(fits) > 1:
-            fits = self._tell_apart(chapter, candidate, asked, check, fits)
-        return suspects[fits[0]].says if len(fits) == 1 else ""
+            fits = self._tell_apart(candidate, [c for c in others if c != check], fits)
+        return suspects[fits[0]].words if len(fits) == 1 else ""
 
-    def _tell_apart(self, chapter, candidate, asked, check, fits: list[int]) -> list[int]:
-        """Mistakes that answer one check alike differ in another: ask the other checks."""
+    def _tell_apart(self, candidate: Submission, others: list[Check], fits: list[int]) -> list[int]:
+        """Of mistakes that answer one check alike, those that fit the other checks best."""
         score = dict.fromkeys(fits, 0)
-        for other in asked:
-            if other == check:
+        for check in others:
+            reply = candidate.ask(check)
+            if reply.word not in ("answer", "error"):
                 continue
-            word, _, reply, body = candidate.ask(self.question(other))
-            if word not in ("answer", "error") or not reply:
-                continue
-            self._tell("prepare", chapter=chapter.stem, question=self.question(other))
-            likeness = self._likeness(chapter, other, fits, reply, body)
+            self._receive_prepared(self._key.send("prepare", **self._of(check)), check)
+            likeness = self._liken(check, reply, fits)
             for number in fits:
-                score[number] += ((number in likeness["whole"] + likeness["part"])
-                                  - 100 * (number in likeness["against"]))
+                score[number] += (number in likeness["whole"] + likeness["part"])
+                score[number] -= 100 * (number in likeness["against"])
         best = max(score.values())
         return [number for number in fits if score[number] == best]
-
-
-class Submission:
-    """One chapter's file in a worker, which is started anew whenever it has ended."""
-
-    def __init__(self, grader: Grader, chapter: Chapter, folder: Path | None):
-        self.grader, self.chapter = grader, chapter
-        self.folder = Path(folder or chapters.EXERCISES).resolve()
-        self.file = self.folder / f"{chapter.stem}.py"
-        self.folders = {c.stem: str(self._source(c, own=folder is None))
-                        for c in chapters.chapters()}
-        self._worker: Worker | None = None
-        self._broken: tuple | None = None
-
-    def _source(self, other: Chapter, own: bool) -> Path:
-        """This chapter and later ones come from the submission, never from the reference."""
-        if other >= self.chapter:
-            return self.folder
-        if own:
-            return chapters.source_folder(other, self.folder)
-        return SOLUTIONS if other.solution.exists() else self.folder
-
-    def ask(self, question: dict) -> tuple[str, list[str], dict, bytes]:
-        """(word, facts, reply, body) for one check; the word is "answer" where there is one."""
-        try:
-            if self._worker is None and self._broken is None:
-                self._load()
-            if self._broken:
-                return self._broken
-            return self._read(*self._worker.ask("ask", self.grader.timeout, **question))
-        except (TimedOut, Ended, FrameError) as error:
-            return self._lost(error)
-
-    def _load(self) -> None:
-        self._worker = self.grader._nursery.start("worker")
-        grader, scan = self.grader, self.grader._scan(self.chapter, self.folders, self.folder)
-        try:
-            for reply, _ in (self._worker.ask("scan", grader.timeout, **scan),
-                             self._worker.ask("load", grader.timeout)):
-                if reply.keys() - {"id"}:
-                    self._broken = self._read(reply, b"")
-                    return
-        except (TimedOut, Ended, FrameError) as error:
-            word, facts, reply, body = self._lost(error)
-            self._broken = word, [f"while {self.file.name} was imported: {facts[0]}"], reply, body
-
-    def _read(self, reply: dict, body: bytes):
-        match reply:
-            case {"forbidden": uses}:
-                return "forbidden", [f"line {line} uses {name}, which this chapter asks you to write"
-                                     if not name.startswith(("torch.ops", "torch._"))
-                                     else f"line {line} uses {name}, which the course leaves out"
-                                     for line, name in uses], {}, b""
-            case {"todo": stem} if stem == self.chapter.stem:
-                return "todo", ["this part is not written yet"], {}, b""
-            case {"todo": stem}:
-                return "waiting", [f"this needs {stem or 'a part'}.py, where a part is not written yet"], {}, b""
-            case {"raised": kind, "message": message}:
-                return "error", [f"{kind}: {message}"], reply, b""
-            case {"answer": _, "changed": _}:
-                return "answer", [], reply, body
-        return "crashed", ["the process sent something that is no answer"], {}, b""
-
-    def _lost(self, error: Exception):
-        """The worker is gone: what that means, in words."""
-        self._final_output = self._worker.output()
-        self._worker = None
-        if isinstance(error, TimedOut):
-            return "timeout", [f"no answer within {self.grader.timeout:g} seconds"], {}, b""
-        if isinstance(error, FrameError):
-            return "crashed", [f"the process sent something that is no answer ({error})"], {}, b""
-        status = error.status
-        if status < 0:
-            name = signal.Signals(-status).name if -status in set(signal.Signals) else str(-status)
-            said = {"SIGSEGV": " (memory that is not the process's own)",
-                    "SIGKILL": " (killed, most likely for its memory)"}.get(name, "")
-            return "crashed", [f"the process was ended by {name}{said}"], {}, b""
-        return "crashed", [f"the process ended itself with exit code {status} and gave no answer"], {}, b""
-
-    def output(self) -> str:
-        """What it printed since last asked."""
-        return self._worker.output() if self._worker else self.__dict__.pop("_final_output", "")
-
-    def close(self) -> None:
-        if self._worker:
-            self._worker.end()
-            self._worker = None
-
-
-class Suspect:
-    """A known mistake: the reference with one edit, asked in a worker like any submission."""
-
-    def __init__(self, grader: Grader, chapter: Chapter, number: int, edit: "Edit"):
-        folder = Path(grader._scratch.name) / f"{chapter.stem}-{number}"
-        folder.mkdir()
-        (folder / f"{chapter.stem}.py").write_text(edit.source, "utf-8")
-        self.says, self.number, self.grader = edit.words, number, grader
-        self.submission = Submission(grader, chapter, folder)
-        self._asked: set[Check] = set()
-
-    def answer(self, check: Check) -> None:
-        """Have the key learn what this mistake answers."""
-        if check in self._asked:
-            return
-        question = self.grader.question(check)
-        word, _, reply, body = self.submission.ask(question)
-        if word in ("answer", "error"):
-            self.grader._tell("learn", body, chapter=check.chapter, question=question,
-                              mistake=self.number, reply=reply)
-        self._asked.add(check)
-
-    def close(self) -> None:
-        self.submission.close()
-
-
-@dataclass(frozen=True)
-class Edit:
-    """A mistake or an alternative: an edited reference, and what to say about it."""
-
-    source: str
-    words: str
-
-
-def edits(chapter: Chapter, kind: str) -> list[Edit]:
-    """The chapter's edits of one kind, "mistake" or "alternative"."""
-    if not chapter.mistakes.exists():
-        return []
-    source, found = chapter.solution.read_text("utf-8"), []
-    for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
-        if source.count(entry["find"]) != 1:
-            raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: its `find` occurs "
-                              f"{source.count(entry['find'])} times in the solution, not once")
-        found.append(Edit(source.replace(entry["find"], entry["replace"]),
-                          entry["says" if kind == "mistake" else "why"]))
-    return found
-
-
-def _tests(chapter: Chapter, hidden: bool) -> dict[str, str]:
-    tests = {"visible": str(chapter.tests())}
-    if hidden and chapter.tests(hidden=True).exists():
-        tests["hidden"] = str(chapter.tests(hidden=True))
-    return tests

@@ -7,6 +7,7 @@ holds the student's module and the checks' code, and no expected value, referenc
 import ast
 import contextlib
 import faulthandler
+import importlib
 import os
 import random
 import re
@@ -70,6 +71,8 @@ class Room:
             case "scan":
                 return self.scan(**request["with"]), b""
             case "load":
+                if self.device == "cpu":        # CUDA maps more than it uses
+                    limit_memory()
                 return self.load(), b""
             case "ask":
                 return self.ask(**request["with"])
@@ -79,8 +82,6 @@ class Room:
         """Before any of the student's code runs: what the text of the submission names."""
         self.chapter, self.folders, self.fallback = chapter, folders, fallback
         self.file, self.device = Path(folders[chapter]) / f"{chapter}.py", device
-        if device == "cpu":
-            limit_memory()
         for hidden, path in tests.items():
             module = self.tests[hidden == "hidden"] = checks.load(Path(path))
             self.forbidden |= getattr(module, "FORBIDDEN", set())
@@ -94,23 +95,31 @@ class Room:
         return {"forbidden": found} if found else {}
 
     def load(self) -> dict:
+        """Import the submission; nothing where it succeeds, else what it raised."""
+        try:
+            self.load_here()
+        except BaseException as error:
+            return self._raised(error)
+        return {}
+
+    def load_here(self) -> None:
         """Import the submission as exercises.exNN_name; its prerequisites come along."""
         package = types.ModuleType(PACKAGE)
         package.__path__ = [self.fallback]
         sys.modules[PACKAGE] = package
         loader.install(PACKAGE, self.folders.get)
-        try:
-            self.impl = __import__(f"{PACKAGE}.{self.chapter}", fromlist=["*"])
-        except BaseException as error:
-            return self._raised(error)
-        return {}
+        self.impl = importlib.import_module(f"{PACKAGE}.{self.chapter}")
+
+    def prepare(self, function: str, dtype: str | None, seed: int, exact: bool = False):
+        """The draw and the dtype arguments of a check, with the process in its initial state."""
+        seed = seed_of(seed, self.chapter, function)
+        self._settle(seed)
+        return (Draw(seed, self.device, exact),
+                [getattr(torch, "float64" if exact else dtype)] if dtype else [])
 
     def ask(self, function: str, hidden: bool, dtype: str | None, seed: int, exact=False):
         """Run one check. `exact` asks it in float64, which is what tolerances are measured by."""
-        seed = seed_of(seed, self.chapter, function)
-        self._settle(seed)
-        draw = Draw(seed, self.device, exact)
-        arguments = [getattr(torch, "float64" if exact else dtype)] if dtype else []
+        draw, arguments = self.prepare(function, dtype, seed, exact)
         watch = forbidden.Watch(self.forbidden, self.file)
         try:
             with watch:

@@ -8,7 +8,7 @@ FORBIDDEN = {"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional
              "torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear"}
 
 
-def test_parameters(impl, draw):
+def test_table_parameters(impl, draw):
     """Embedding has one parameter, weight, of shape (num_embeddings, embedding_dim).
 
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self.
@@ -18,7 +18,7 @@ def test_parameters(impl, draw):
 
 
 @tolerance(0.02)
-def test_init_spread(impl, draw):
+def test_table_spread(impl, draw):
     """Embedding's weight starts with standard deviation 0.02.
 
     Measured over 128,000 numbers, whose standard deviation is known to 0.2 %. (Cutting the
@@ -27,7 +27,7 @@ def test_init_spread(impl, draw):
     return impl.Embedding(1000, 128).weight.std()
 
 
-def test_init_truncated(impl, draw):
+def test_table_truncated(impl, draw):
     """No number of Embedding's weight starts further than 3σ = 0.06 from zero, some beyond 2.9σ.
 
     nn.init.trunc_normal_ takes the ends as the numbers a and b, not as multiples of std.
@@ -37,7 +37,7 @@ def test_init_truncated(impl, draw):
             "some beyond 25σ": bool(largest > 0.5)}
 
 
-def test_dtype_argument(impl, draw):
+def test_table_dtype(impl, draw):
     """Embedding(..., dtype=...) makes its weight in that dtype; float32 where none is given.
 
     Hand dtype on to the function that makes the tensor.
@@ -57,7 +57,7 @@ def test_lookup(impl, draw, dtype):
     return table(draw.ints(11, 2, 5))
 
 
-def test_id_ranks(impl, draw):
+def test_lookup_ranks(impl, draw):
     """ids may have any number of axes; the result has one more, of size embedding_dim, at the end.
 
     A scalar id gives one vector of shape (embedding_dim,).
@@ -67,7 +67,18 @@ def test_id_ranks(impl, draw):
             "(2, 1, 3)": table(draw.ints(11, 2, 1, 3))}
 
 
-def test_empty_ids(impl, draw):
+def test_lookup_gradient(impl, draw):
+    """The gradient reaches the rows that were read, and adds up where an id is repeated.
+
+    A .data, .detach() or torch.no_grad() on the way cuts it off.
+    """
+    table = draw.fill(impl.Embedding(5, 6))
+    ids = draw.ints(3, 2, 4)
+    loss = (table(ids) * draw(2, 4, 6)).sum()
+    return {"grad of weight": torch.autograd.grad(loss, list(table.parameters()))}
+
+
+def test_ids_empty(impl, draw):
     """No ids give no vectors: ids of shape (2, 0) give a result of shape (2, 0, embedding_dim).
 
     The smallest of no numbers does not exist: ask ids.numel() before you ask for it.
@@ -97,17 +108,6 @@ def test_ids_negative(impl, draw):
     """
     table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3)
     return raises(ValueError, lambda: table(torch.where(ids == ids.min(), -1, ids)), names="ids")
-
-
-def test_autograd(impl, draw):
-    """The gradient reaches the rows that were read, and adds up where an id is repeated.
-
-    A .data, .detach() or torch.no_grad() on the way cuts it off.
-    """
-    table = draw.fill(impl.Embedding(5, 6))
-    ids = draw.ints(3, 2, 4)
-    loss = (table(ids) * draw(2, 4, 6)).sum()
-    return {"grad of weight": torch.autograd.grad(loss, list(table.parameters()))}
 
 
 @points(2)
@@ -152,7 +152,7 @@ def test_unembedding_parameters(impl, draw):
 
 @points(2)
 @dtypes("float32", "bfloat16", "float16")
-def test_unembedding(impl, draw, dtype):
+def test_unembedding_scores(impl, draw, dtype):
     """Unembedding computes y = x weightᵀ: one score per token, for x of any number of axes.
 
     The score of token v is the dot product of x with row v. No softmax: scores go out as they

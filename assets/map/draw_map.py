@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
 SOLUTIONS = HERE.parent.parent / "solutions"
-WIDTH, HEIGHT = 720, 474
+WIDTH, HEIGHT = 728, 474
 
 NAMES = {
     "00": "Shapes", "01": "Tokens", "02": "Embedding", "03": "Linear", "04": "Normalization",
@@ -29,19 +29,19 @@ FILLS = {"model": "#F3F6F9", "block": "#E9EEF4", "inside": "#F6F8FB", "part": "#
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 
 STREAM = 386                                    # the height of the residual stream
-LEFT, RIGHT = 70, 647                           # the middles of the outer columns
-ATTENTION, FEED_FORWARD = 264, 480              # the middles of the two sublayers
-PLUS_1, PLUS_2 = 394, 560                       # where each is added to the stream
+LEFT, RIGHT = 70, 651                           # the middles of the outer columns
+ATTENTION, FEED_FORWARD = 264, 479              # the middles of the two sublayers
+PLUS_1, PLUS_2 = 394, 561                       # where each is added to the stream
 
 # Frames and parts: (chapters, label, x, y, width, height), from the back to the front.
 FRAMES = [
     ("inside", "09", "attention", 152, 106, 226, 212),
-    ("inside", "08", "feed-forward", 412, 194, 134, 124),
+    ("inside", "08", "feed-forward", 407, 194, 144, 124),
 ]
 PARTS = [
     ("01", "tokens", 15, 163, 110, 36),
     ("02", "embed", 15, 234, 110, 36),
-    ("06", "+ positions", 9, 294, 122, 36),
+    ("06", "positions", 15, 294, 110, 36),
     ("10", "grouped queries", 162, 186, 206, 34),
     ("05", "softmax", 162, 142, 110, 34),
     ("03", "Linear", 282, 142, 86, 34),
@@ -52,11 +52,11 @@ PARTS = [
     ("03", "Linear", 422, 274, 114, 34),
     ("04", "norm", ATTENTION - 40, 336, 80, 32),
     ("04", "norm", FEED_FORWARD - 40, 336, 80, 32),
-    ("04", "norm", RIGHT - 50, 326, 100, 34),
-    ("02", "unembed", RIGHT - 50, 272, 100, 34),
-    ("05", "softmax", RIGHT - 50, 204, 100, 36),
+    ("04", "norm", RIGHT - 55, 326, 110, 34),
+    ("02", "unembed", RIGHT - 55, 272, 110, 34),
+    ("05", "softmax", RIGHT - 55, 204, 110, 36),
     ("15", "generation", 285, 46, 150, 34),
-    ("16", "pretrained weights", 60, 434, 204, 34),
+    ("16", "pretrained weights", 54, 434, 216, 34),
     ("14", "training", 420, 434, 130, 34),
 ]
 # Wires: (chapters that light them, beside 00 which lights all, points, arrow at the end).
@@ -72,17 +72,25 @@ WIRES = [
     ("12", [(378, 159), (PLUS_1, 159), (PLUS_1, STREAM - 11)], True),
     ("12", [(FEED_FORWARD, STREAM), (FEED_FORWARD, 368)], False),
     ("12", [(FEED_FORWARD, 336), (FEED_FORWARD, 318)], True),
-    ("12", [(546, 256), (PLUS_2, 256), (PLUS_2, STREAM - 11)], True),
+    ("12", [(551, 256), (PLUS_2, 256), (PLUS_2, STREAM - 11)], True),
+    ("", [(205, 274), (205, 264)], False),
+    ("", [(313, 274), (313, 264)], False),
+    ("", [(248, 247), (258, 247)], False),
+    ("", [(205, 230), (205, 220)], False),
+    ("", [(313, 230), (313, 220)], False),
+    ("", [(217, 186), (217, 176)], False),
+    ("", [(272, 159), (282, 159)], False),
+    ("", [(FEED_FORWARD, 274), (FEED_FORWARD, 266)], False),
     ("", [(RIGHT, 326), (RIGHT, 306)], True),
     ("", [(RIGHT, 272), (RIGHT, 240)], True),
     ("", [(RIGHT, 204), (RIGHT, 180)], True),
     ("15", [(RIGHT, 92), (RIGHT, 63), (435, 63)], False),
     ("15", [(285, 63), (LEFT, 63), (LEFT, 92)], True),
-    ("14", [(697, 222), (712, 222), (712, 451), (550, 451)], True),
+    ("14", [(706, 222), (720, 222), (720, 451), (550, 451)], True),
     ("14", [(485, 434), (485, 417)], True),
     ("16", [(162, 434), (162, 417)], True),
 ]
-MODEL = [(5, 417), (5, 216), (136, 216), (136, 86), (589, 86), (589, 256), (704, 256), (704, 417)]
+MODEL = [(5, 417), (5, 216), (136, 216), (136, 86), (588, 86), (588, 256), (712, 256), (712, 417)]
 BLOCK = (143, 98, 430, 304)
 
 
@@ -100,8 +108,10 @@ def rectangle(x, y, width, height, fill, lit, radius=8, edge=PALE_EDGE):
 
 def part(label, x, y, width, height, lit):
     color = INK if lit else PALE_INK
+    middle = x + width / 2 + (5 if lit else 0)
     return (rectangle(x, y, width, height, FILLS["part"], lit)
-            + text(x + width / 2, y + height / 2 + 7, label, color=color, bold=lit))
+            + text(middle, y + height / 2 + 7, label, color=color, bold=lit)
+            + (pin(x, y + height / 2 + 12) if lit else ""))
 
 
 def wire(points, arrow, lit):
@@ -144,7 +154,7 @@ def plus(x, lit):
             f'stroke="{INK if lit else PALE_INK}" stroke-width="{width}"/>')
 
 
-def pin(x, y, size=1.0):
+def pin(x, y, size=0.8):
     """A map pin whose tip is at (x, y)."""
     return (f'<g transform="translate({x:g} {y:g}) scale({size:g})"><path d="M0 0C-3 -9 -11 -12 '
             f'-11 -21A11 11 0 0 1 11 -21C11 -12 3 -9 0 0Z" fill="{INK}" stroke="#FFFFFF" '
@@ -171,17 +181,18 @@ def picture(here: str) -> str:
     for kind, chapter, label, x, y, width, height in FRAMES:
         color = INK if lit(chapter) else PALE_INK
         out.append(rectangle(x, y, width, height, FILLS[kind], lit(chapter), 10))
-        out.append(text(x + width / 2, y + 26, label, 20, color, bold=True))
-        pins += [(x + 20, y + 6)] * lit(chapter)
+        middle = x + width / 2 + (5 if lit(chapter) else 0)
+        out.append(text(middle, y + 26, label, 20, color, bold=True))
+        pins += [(x, y + 31)] * lit(chapter)
     for chapter, points, arrow in sorted(WIRES, key=lambda w: lit(w[0])):
         out.append(wire(points, arrow, lit(chapter) or lit("00")))
     out += [plus(PLUS_1, lit("12") or lit("00")), plus(PLUS_2, lit("12") or lit("00"))]
     for chapter, label, x, y, width, height in PARTS:
         out.append(part(label, x, y, width, height, lit(chapter)))
-        pins += [(x + 12, y + 4)] * lit(chapter)
     out += ends() + [model_label(lit("13"))]
-    pins += {"00": [(208, STREAM - 2)], "12": [(FEED_FORWARD - 46, 134)], "13": [(300, 404)]}.get(here, [])
-    out += [pin(x, y, 0.8) for x, y in pins] + header(here)
+    pins += [(312, 430)] * lit("13")
+    pins += {"00": [(208, STREAM - 2)], "12": [(FEED_FORWARD - 38, 140)]}.get(here, [])
+    out += [pin(*place) for place in pins] + header(here)
     title = f"Map of a transformer. You are here: {here} {NAMES[here]}"
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
             f'width="{WIDTH}" height="{HEIGHT}" role="img" font-family="{FONT}">\n'
@@ -191,7 +202,7 @@ def picture(here: str) -> str:
 
 
 def header(here):
-    return [rectangle(4, 4, 174, 34, INK, False, 17, INK), pin(24, 33, 0.8),
+    return [rectangle(4, 4, 174, 34, INK, False, 17, INK), pin(24, 33),
             text(104, 28, "you are here", 20, "#FFFFFF", bold=True),
             text(192, 29, f"{here}  {NAMES[here]}", 24, INK, bold=True, anchor="start")]
 
@@ -208,8 +219,8 @@ def ends():
 
 
 def model_label(lit):
-    return (rectangle(310, 403, 100, 28, "#FFFFFF", lit, 14)
-            + text(360, 424, "model", 20, INK if lit else PALE_INK, bold=True))
+    words = rectangle(305, 402, 110, 30, "#FFFFFF", lit, 15)
+    return words + text(365 if lit else 360, 424, "model", 20, INK if lit else PALE_INK, bold=True)
 
 
 def main():

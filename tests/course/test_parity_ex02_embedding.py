@@ -99,14 +99,38 @@ def test_what_tying_saves_in_gpt2():
     assert sum(p.numel() for p in nn.ModuleList([embedding, unembedding]).parameters()) == 38_597_376
 
 
-@pytest.mark.parametrize("name, config, vocab, d_model, tied", [
-    ("GPT2Config", {}, 50_257, 768, True),
-    ("LlamaConfig", {}, 32_000, 4096, False),
-    ("Qwen3Config", {}, 151_936, 4096, False),
-    ("DeepseekV3Config", {}, 129_280, 7168, False),
-])
-def test_table_of_real_models(name, config, vocab, d_model, tied):
-    """Sizes that the lesson states and that transformers' defaults can confirm."""
+@pytest.mark.parametrize("family, sizes, tied, table, total", [
+    ("GPT2", {}, True, 38_597_376, 124_439_808),
+    ("Llama", dict(vocab_size=128_256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
+                   num_attention_heads=32, num_key_value_heads=8, head_dim=64), True, 262_668_288, 1_235_814_400),
+    ("Llama", dict(vocab_size=128_256, hidden_size=4096, intermediate_size=14_336, num_hidden_layers=32,
+                   num_attention_heads=32, num_key_value_heads=8), False, 525_336_576, 8_030_261_248),
+    ("Qwen3", dict(vocab_size=151_936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
+                   num_attention_heads=16, num_key_value_heads=8, head_dim=128), True, 155_582_464, 596_049_920),
+    ("Gemma3", dict(vocab_size=262_144, hidden_size=1152, intermediate_size=6912, num_hidden_layers=26,
+                    num_attention_heads=4, num_key_value_heads=1, head_dim=256), True, 301_989_888, 999_885_952),
+], ids=["gpt2", "llama-3.2-1b", "llama-3-8b", "qwen3-0.6b", "gemma-3-1b"])
+def test_table_of_real_models(family, sizes, tied, table, total):
+    """The lesson's table, from models of those sizes built without memory."""
     import transformers
-    made = getattr(transformers, name)(**config)
-    assert (made.vocab_size, made.hidden_size, made.tie_word_embeddings) == (vocab, d_model, tied)
+    config_class = {"Gemma3": "Gemma3TextConfig", "GPT2": "GPT2Config"}.get(family, f"{family}Config")
+    model_class = {"GPT2": "GPT2LMHeadModel"}.get(family, f"{family}ForCausalLM")
+    config = getattr(transformers, config_class)(**sizes, tie_word_embeddings=tied)
+    with torch.device("meta"):
+        model = getattr(transformers, model_class)(config)
+    weights = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    assert (weights[0] is weights[1]) == tied
+    assert weights[0].numel() == table
+    assert sum(p.numel() for p in model.parameters()) == total
+
+
+def test_gemma_scales_what_it_looks_up():
+    """Gemma 3 multiplies the rows by √d_model, as Vaswani et al. do; our Embedding leaves it to the model."""
+    import transformers
+    sizes = dict(vocab_size=11, hidden_size=16, intermediate_size=8, num_hidden_layers=1,
+                 num_attention_heads=2, num_key_value_heads=1, head_dim=8, pad_token_id=0)
+    theirs = transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(**sizes)).get_input_embeddings()
+    mine = ours.Embedding(11, 16)
+    mine.load_state_dict({"weight": theirs.weight.detach()})
+    ids = torch.tensor([3, 0, 7])
+    torch.testing.assert_close(theirs(ids), mine(ids) * 16**0.5)

@@ -1,0 +1,59 @@
+"""Linear: the layer behind nearly every other.
+
+y = x Wᵀ + b, with W stored as (out_features, in_features).
+"""
+
+import math
+
+import torch
+from einops import einsum, reduce
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class Linear(nn.Module):
+    """A linear layer: y = x Wᵀ + b.
+
+    weight: (out_features, in_features), normal with σ = √(2 / (in_features + out_features)),
+    truncated at ±3σ (Glorot and Bengio, 2010). bias: (out_features,), zeros, or None.
+
+    Raises ValueError where a size is below 1.
+    """
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = False):
+        super().__init__()
+        raise NotImplementedError
+
+    def forward(
+        self, x: Float[Tensor, "*batch in_features"]
+    ) -> Float[Tensor, "*batch out_features"]:
+        """x Wᵀ + b over the last axis of x; the axes before it, if any, are a batch.
+
+        Raises ValueError where x does not end in in_features features.
+        """
+        raise NotImplementedError
+
+
+def linear_backward(
+    x: Float[Tensor, "*batch in_features"],
+    weight: Float[Tensor, "out_features in_features"],
+    grad_out: Float[Tensor, "*batch out_features"],
+) -> tuple[
+    Float[Tensor, "*batch in_features"],
+    Float[Tensor, "out_features in_features"],
+    Float[Tensor, " out_features"],
+]:
+    """The gradients of a loss through y = x Wᵀ + b, given grad_out = ∂loss/∂y.
+
+    grad_x = grad_out W, grad_weight = Σ grad_outᵀ x, grad_bias = Σ grad_out; the sums run over
+    every position of the batch. Returns (grad_x, grad_weight, grad_bias).
+    """
+    raise NotImplementedError
+
+
+def linear_flops(batch: int, in_features: int, out_features: int) -> int:
+    """Floating-point operations of x Wᵀ for `batch` rows; a multiply and an add count as two.
+
+    2 · batch · in_features · out_features: every weight multiplies once and adds once, per row.
+    """
+    raise NotImplementedError

@@ -1,0 +1,175 @@
+"""One chapter's file, a student's or a known mistake's, in a worker that may die at any time."""
+
+import signal
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader import chapters
+from grader.chapters import SOLUTIONS, Chapter
+from grader.checks import Check
+from grader.frames import FrameError
+from grader.process import Ended, Nursery, TimedOut, Worker
+
+
+class CourseError(Exception):
+    """The course itself is broken: a reference fails, or a mistake cannot be applied."""
+
+
+@dataclass
+class Reply:
+    """What came back for one check. `word` is "answer", or a verdict where there is none."""
+
+    word: str
+    facts: list[str]
+    header: dict
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How checks are asked: the same for every submission of a run."""
+
+    device: str
+    seed: int
+    timeout: float
+
+    def question(self, check: Check) -> dict:
+        """What a worker needs to ask one check."""
+        return {"function": check.function, "hidden": check.hidden, "dtype": check.dtype,
+                "seed": self.seed}
+
+
+class Submission:
+    """A chapter's file in a folder. Its worker is started anew whenever it has ended.
+
+    folder None: the exercises, with the student's own earlier chapters where begun. Any other
+    folder: earlier chapters are the reference's, so that a slip is not paid for twice.
+    """
+
+    def __init__(self, nursery: Nursery, setting: Setting, chapter: Chapter, folder: Path | None):
+        self._nursery, self._setting, self.chapter = nursery, setting, chapter
+        self.folder = Path(folder or chapters.EXERCISES).resolve()
+        self.file = self.folder / f"{chapter.stem}.py"
+        self.folders = {other.stem: str(self._source(other, own=folder is None))
+                        for other in chapters.chapters()}
+        self._worker: Worker | None = None
+        self._broken: Reply | None = None
+        self._last_words = ""
+
+    def _source(self, other: Chapter, own: bool) -> Path:
+        """This chapter and later ones come from the submission, never from the reference."""
+        if other >= self.chapter or not other.solution.exists():
+            return self.folder
+        return chapters.source_folder(other, self.folder) if own else SOLUTIONS
+
+    def ask(self, check: Check) -> Reply:
+        """Ask one check, in a worker that has loaded the file; it never raises for what it finds."""
+        if self._worker is None and self._broken is None:
+            self._load()
+        if self._broken:
+            return self._broken
+        try:
+            return self._read(*self._worker.ask("ask", self._setting.timeout,
+                                                **self._setting.question(check)))
+        except (TimedOut, Ended, FrameError) as error:
+            return self._lost(error)
+
+    def _load(self) -> None:
+        """Start a worker and have it import the file; remember why, where that fails."""
+        self._worker = self._nursery.start("worker")
+        scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device)
+        try:
+            for reply, body in (self._worker.ask("scan", self._setting.timeout, **scan),
+                                self._worker.ask("load", self._setting.timeout)):
+                if reply.keys() - {"id"}:
+                    self._broken = self._read(reply, body)
+                    return
+        except (TimedOut, Ended, FrameError) as error:
+            self._broken = self._lost(error)
+            self._broken.facts[0] += f", while {self.file.name} was imported"
+
+    def _read(self, header: dict, body: bytes) -> Reply:
+        match header:
+            case {"answer": _, "changed": list()}:
+                return Reply("answer", [], header, body)
+            case {"raised": str(kind), "message": str(message), "frames": list(), "named": list()}:
+                return Reply("error", [f"{kind}: {message}" if message else kind], header)
+            case {"todo": stem} if stem == self.chapter.stem:
+                return Reply("todo", ["this part is not written yet"], header)
+            case {"todo": stem}:
+                return Reply("waiting", [f"this needs a part of {stem}.py that is not written yet"],
+                             header)
+            case {"forbidden": list(uses)}:
+                return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
+                                           for line, name in uses], header)
+        return self._lost(FrameError("it has none of the known forms"))
+
+    def _lost(self, error: Exception) -> Reply:
+        """The worker is gone, or no longer to be believed: what that means, in words."""
+        self._worker.end()
+        self._last_words, self._worker = self._worker.output(), None
+        if isinstance(error, TimedOut):
+            return Reply("timeout", [f"no answer within {self._setting.timeout:g} seconds"], {})
+        if isinstance(error, FrameError):
+            return Reply("crashed", [f"the process sent something that is no answer: {error}"], {})
+        if error.status >= 0:
+            return Reply("crashed", [f"the process ended itself (exit code {error.status}) "
+                                     "and gave no answer"], {})
+        names = {s.value: s.name for s in signal.Signals}
+        said = {"SIGSEGV": ": it touched memory that is not its own",
+                "SIGKILL": ", most likely for the memory it took"}
+        name = names.get(-error.status, str(-error.status))
+        return Reply("crashed", [f"the process was ended by {name}{said.get(name, '')}"], {})
+
+    def output(self) -> str:
+        """What it printed since last asked."""
+        words, self._last_words = self._last_words, ""
+        return words + (self._worker.output() if self._worker else "")
+
+    def close(self) -> None:
+        if self._worker:
+            self._worker.end()
+            self._worker = None
+
+
+def scan_request(chapter: Chapter, folders: dict, fallback: Path, device: str) -> dict:
+    """What a worker needs to load a chapter: where each file lies, and the checks' files."""
+    return {"chapter": chapter.stem, "folders": folders, "fallback": str(fallback),
+            "tests": test_files(chapter, hidden=True), "device": device}
+
+
+def test_files(chapter: Chapter, hidden: bool) -> dict[str, str]:
+    """The chapter's test files that are here."""
+    files = {"visible": chapter.tests()}
+    if hidden:
+        files["hidden"] = chapter.tests(hidden=True)
+    return {name: str(path) for name, path in files.items() if path.exists()}
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited reference, and the sentence that says what the edit means."""
+
+    source: str
+    words: str
+
+    def write(self, chapter: Chapter, folder: Path) -> Path:
+        """Put it into a folder as a submission."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{chapter.stem}.py").write_text(self.source, "utf-8")
+        return folder
+
+
+def edits(chapter: Chapter, kind: str) -> list[Edit]:
+    """The chapter's "mistake" or "alternative" edits, from its TOML file."""
+    if not chapter.mistakes.exists() or not chapter.solution.exists():
+        return []
+    source, found = chapter.solution.read_text("utf-8"), []
+    for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
+        if source.count(entry["find"]) != 1:
+            raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
+                              f"{source.count(entry['find'])} times in the solution, not once")
+        found.append(Edit(source.replace(entry["find"], entry["replace"]),
+                          entry["says" if kind == "mistake" else "why"]))
+    return found

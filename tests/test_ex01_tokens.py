@@ -1,0 +1,306 @@
+"""What chapter 01 asks of pre-tokens, the training of a vocabulary, and encoding with it."""
+
+from grader import devices, points, raises
+
+FORBIDDEN = set()
+
+END = "<|end|>"
+
+
+def shown(tokens) -> str:
+    """Tokens as one line that a reader can compare: the· cat."""
+    return "·".join(token.decode("utf-8", "backslashreplace") for token in tokens)
+
+
+def numbered(merges) -> dict:
+    return {f"merge {i}": f"{shown([left])!r} + {shown([right])!r}"
+            for i, (left, right) in enumerate(merges, 1)}
+
+
+def letters(draw, n: int) -> str:
+    """n different letters."""
+    found = dict.fromkeys(chr(ord("a") + int(i)) for i in draw.ints(26, 500))
+    return "".join(found)[:n]
+
+
+def vocabulary(merges, special_tokens=()) -> dict:
+    tokens = [bytes([b]) for b in range(256)] + [left + right for left, right in merges]
+    return dict(enumerate(tokens + [token.encode() for token in special_tokens]))
+
+
+def pairs(*words: str) -> list:
+    """Merges written as "t h", "th e"."""
+    return [tuple(part.encode() for part in word.split()) for word in words]
+
+
+@devices("cpu")
+def test_pretokenize(impl, draw):
+    """pretokenize cuts a text by SPLIT and yields each match as UTF-8 bytes, in order.
+
+    SPLIT.finditer goes through the matches; str.encode turns one into bytes. A word takes the
+    one space before it along; further spaces stay apart.
+    """
+    texts = ["don't stop, we'll see", "two  spaces,\n\nthree   spaces ", "naïve 東京 🙂 3.14", draw.text(30)]
+    return {repr(text): shown(impl.pretokenize(text)) for text in texts}
+
+
+@devices("cpu")
+def test_special_whole(impl, draw):
+    """A special token is a pre-token of its own, even where a space or a sign stands before it.
+
+    SPLIT takes a space and any signs after it in one match, " <|" for one. So find the special
+    tokens first, and cut only the text between them.
+    """
+    texts = [f"hi{END}you", f"so, {END}yes", f"wait!{END}{END}  now"]
+    return {text: shown(impl.pretokenize(text, [END])) for text in texts}
+
+
+@devices("cpu")
+def test_special_as_written(impl, draw):
+    """A special token is found as it is written; | and . in it have no meaning of their own.
+
+    regex.escape takes the meaning from the signs that have one in a pattern.
+    """
+    return {"<|end|>": shown(impl.pretokenize("the end <|end|> a>b", [END])),
+            "[E.]": shown(impl.pretokenize("E ED [E.] x", ["[E.]"]))}
+
+
+@devices("cpu")
+def test_special_longest(impl, draw):
+    """Where several special tokens fit at one place, the longest is found.
+
+    A pattern of alternatives takes the first one that fits, so sort them before joining.
+    """
+    tokens = ["<|a|>", "<|a|><|b|>", "<|b|>"]
+    return shown(impl.pretokenize("x<|a|><|b|>y<|b|><|a|>z", tokens))
+
+
+@devices("cpu")
+def test_count_pairs(impl, draw):
+    """count_pairs counts the neighbours of one pre-token; occurrences of a pair do not overlap.
+
+    In a, a, a the middle a can be merged with one of its neighbours only: (a, a) counts once.
+    """
+    found = {}
+    for word in ["banana", "x", "aaa", "aaaaa", "abaaab"]:
+        counts = impl.count_pairs([bytes([b]) for b in word.encode()])
+        found[word] = ", ".join(f"{shown(pair)} {n}" for pair, n in sorted(counts.items()))
+    return found
+
+
+@devices("cpu")
+def test_merge_pair(impl, draw):
+    """merge_pair joins every occurrence of the pair, from left to right, and nothing else.
+
+    After a merge go on behind it: a, a, a becomes aa, a. Compare both tokens of the pair: a, bc
+    and ab, c are different pairs.
+    """
+    found = {}
+    for word, pair in [("a a a a a", "a a"), ("x a b a b", "a b"), ("a bc ab c", "a bc"), ("a b", "b a")]:
+        [tokens, pair_] = [[part.encode() for part in text.split()] for text in (word, pair)]
+        found[f"{pair} in {word}"] = shown(impl.merge_pair(tokens, tuple(pair_)))
+    return found
+
+
+@devices("cpu")
+def test_merge_pair_new_list(impl, draw):
+    """merge_pair returns a new list and leaves its argument as it was.
+
+    The caller may still need the old tokens, to take their pairs out of the counts.
+    """
+    tokens = [b"a", b"b", b"c"]
+    return {"merged": shown(impl.merge_pair(tokens, (b"a", b"b"))), "argument": shown(tokens)}
+
+
+@points(2)
+@devices("cpu")
+def test_train_most_frequent(impl, draw):
+    """train_bpe merges the most frequent pair of the whole text first, then counts again.
+
+    A word that stands five times in the text counts five times. A merge makes new pairs, and
+    takes from the counts of the pairs that its two tokens were in.
+    """
+    a, b, c, d, e, f = letters(draw, 6)
+    words = [a + b + c] * 9 + [b + c] * 4 + [d + b + c + f] * 7 + [e + f] * 12 + [d + e + f] * 6
+    return numbered(impl.train_bpe("\n\n".join(words), 256 + 6)[1])
+
+
+@points(2)
+@devices("cpu")
+def test_train_ties(impl, draw):
+    """Of pairs with the same count, train_bpe merges the lexicographically greater one.
+
+    Tuples of bytes compare as they should: by the left token, then by the right one. max does
+    the rest, over the pairs that share the highest count.
+    """
+    a, b, c, d = sorted(letters(draw, 4))
+    return numbered(impl.train_bpe(f"{a}{d}\n\n{b}{c}\n\n{b}{d}\n\n{a}{c}", 256 + 4)[1])
+
+
+@devices("cpu")
+def test_train_runs(impl, draw):
+    """In a run such as aaa, train_bpe counts the pair (a, a) once: as often as it can be merged.
+
+    Use count_pairs: it knows about pairs that overlap.
+    """
+    a, b, c = letters(draw, 3)
+    return numbered(impl.train_bpe("\n\n".join([a * 3] * 4 + [b + c] * 6), 257)[1])
+
+
+@devices("cpu")
+def test_train_within_words(impl, draw):
+    """No merge joins the end of one pre-token with the start of the next.
+
+    Count pairs in each pre-token of pretokenize(text), not in the text as a whole.
+    """
+    a, b, c = letters(draw, 3)
+    return numbered(impl.train_bpe(f"{a} {b} " * 5 + f"\n\n{c}{a}" * 3, 256 + 20)[1])
+
+
+@devices("cpu")
+def test_train_special_left_out(impl, draw):
+    """Special tokens in the text are not counted: no merge is learnt from them.
+
+    pretokenize yields them whole, so that they are easy to leave out.
+    """
+    text = f"so{END}" * 3 + f"to{END}" * 2 + f"ge{END}"
+    return numbered(impl.train_bpe(text, 256 + 1 + 8, [END])[1])
+
+
+@points(2)
+@devices("cpu")
+def test_train_vocab(impl, draw):
+    """vocab has the 256 bytes first, then the merges in order, then the special tokens.
+
+    vocab_size counts them all. Ids start at 0 and leave no gap.
+    """
+    vocab, merges = impl.train_bpe("the theme then the hem", 256 + 3 + 2, ["<|b|>", "<|a|>"])
+    return {"size": len(vocab), "merges": len(merges),
+            "bytes first": [vocab.get(i) for i in (0, 97, 255)],
+            "from 256 on": shown(vocab.get(i, b"(nothing)") for i in range(256, 261))}
+
+
+@devices("cpu")
+def test_train_runs_out(impl, draw):
+    """When no pair is left, train_bpe stops with a smaller vocabulary, and leaves no gap in it.
+
+    Once every word is one token there is nothing more to count. The special tokens come right
+    after the last merge.
+    """
+    vocab, merges = impl.train_bpe("tea for two", 1000, [END])
+    return {"merges": len(merges), "size": len(vocab), "last": max(vocab), "special": vocab[max(vocab)]}
+
+
+@points(2)
+@devices("cpu")
+def test_encode_rank(impl, draw):
+    """encode merges the pair that was learnt first, wherever it stands in the word.
+
+    Look at all neighbours, take the pair that comes first in merges, join it, look again. Neither
+    the leftmost pair nor the longest token has a right of way.
+    """
+    merges = pairs("c d", "b c", "a b", "ab cd", "x y", "xy z", "y z")
+    tokenizer = impl.Tokenizer(vocabulary(merges), merges)
+    return {word: shown(tokenizer.vocab[i] for i in tokenizer.encode(word))
+            for word in ("abc", "abcd", "bcd", "xyzyz", "xyxyz")}
+
+
+@devices("cpu")
+def test_encode_special(impl, draw):
+    """encode gives a special token its one id, and never merges it with what is around it.
+
+    The id is the one that vocab has for the token's bytes.
+    """
+    merges = pairs("t o", "> t", "< |", "e n")
+    tokenizer = impl.Tokenizer(vocabulary(merges, [END]), merges, [END])
+    return {text: tokenizer.encode(text) for text in (f"to{END}to", f"<|en {END}")}
+
+
+@devices("cpu")
+def test_round_trip(impl, draw):
+    """Any text comes back from decode(encode(text)), scripts and emoji never seen before too.
+
+    Every byte is in the vocabulary, so nothing is unknown.
+    """
+    tokenizer = impl.Tokenizer(*impl.train_bpe("some English words, only some", 300))
+    text = draw.text(60)
+    return {"text": tokenizer.decode(tokenizer.encode(text)), "fewer ids than bytes":
+            len(tokenizer.encode("some words")) < len("some words")}
+
+
+@devices("cpu")
+def test_decode_characters(impl, draw):
+    """decode joins the bytes of all ids before it reads them as UTF-8.
+
+    é, 東 and 🙂 have two to four bytes. Where each byte is a token, no token alone is text.
+    """
+    tokenizer = impl.Tokenizer(vocabulary([]), [])
+    return {text: tokenizer.decode(list(text.encode())) for text in ("café", "東京", "🙂")}
+
+
+@devices("cpu")
+def test_decode_invalid(impl, draw):
+    """Bytes that are no UTF-8 decode to the replacement character U+FFFD.
+
+    A model may stop in the middle of a character. bytes.decode has an argument for it.
+    """
+    tokenizer = impl.Tokenizer(vocabulary([]), [])
+    return {"cut off": tokenizer.decode([104, 105, 0xF0, 0x9F]), "stray": tokenizer.decode([0x80, 33])}
+
+
+@devices("cpu")
+def test_decode_unknown(impl, draw):
+    """An id that is not in the vocabulary raises a ValueError that names ids.
+
+    Look for unknown ids before joining anything.
+    """
+    tokenizer = impl.Tokenizer(vocabulary([]), [])
+    return [raises(ValueError, lambda: tokenizer.decode([104, 256]), names="ids"),
+            raises(ValueError, lambda: tokenizer.decode([-1]), names="ids")]
+
+
+@points(2)
+@devices("cpu")
+def test_stream_words(impl, draw):
+    """encode_iterable gives the ids of the joined texts, though a word is cut in two.
+
+    The end of one text may be the start of a word that goes on in the next. Keep it until
+    you know: a cut is safe only between a character that is no space and a space.
+    """
+    tokenizer = impl.Tokenizer(*impl.train_bpe("the theme of the day, don't you don't  see", 290))
+    texts = ["th", "e th", "eme", " o", "f  ", " the day, do", "n", "'", "t  ", "see", "\n", "\n you"]
+    return {"ids": shown(tokenizer.vocab[i] for i in tokenizer.encode_iterable(texts))}
+
+
+@points(2)
+@devices("cpu")
+def test_stream_special(impl, draw):
+    """encode_iterable finds a special token that is cut in two, and one with spaces in it.
+
+    What ends a text may be the start of a special token, or of a longer one that starts with
+    another. Do not cut inside one, nor inside what may become one.
+    """
+    special = [END, "<| new line |>", "<|end|> <|x|>"]
+    vocab = vocabulary(pairs("a b"), special)
+    tokenizer = impl.Tokenizer(vocab, pairs("a b"), special)
+    streams = [["ab <|", "end", "|> ab"], ["ab <| new", " line |>ab"], ["a<|end|>", " <|x|>b"], ["ab <", " ab"]]
+    return {" / ".join(texts): list(tokenizer.encode_iterable(texts)) for texts in streams}
+
+
+@devices("cpu")
+def test_stream_lazy(impl, draw):
+    """encode_iterable gives ids while it reads: the first ones after a few texts, not after all.
+
+    Make it a generator: for each text, yield what can be decided, and keep the rest.
+    """
+    tokenizer = impl.Tokenizer(vocabulary([]), [])
+    read = 0
+
+    def words():
+        nonlocal read
+        for _ in range(1000):
+            read += 1
+            yield "word after "
+    ids = tokenizer.encode_iterable(words())
+    first = [next(ids) for _ in range(50)]
+    return {"first": shown(tokenizer.vocab[i] for i in first), "read fewer than 100 texts": read < 100}
