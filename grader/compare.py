@@ -79,10 +79,11 @@ def _join(path: str, label: str) -> str:
 
 
 def _name(x) -> str:
+    for leaf in leaves(x).values():
+        if leaf.kind == "other":
+            return str(leaf.value)
     if x.kind == "tensor":
         return f"a tensor of shape {tuple(x.value.shape)}"
-    if x.kind == "other":
-        return str(x.value)
     if isinstance(x, Branch):
         return f"{KINDS[x.kind]} of {len(x.items)}"
     return KINDS[x.kind] if x.kind in ("none",) else f"{KINDS[x.kind]} ({_show(x)})"

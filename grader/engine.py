@@ -12,8 +12,8 @@ from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
 from grader.process import CAN_FORK, Ended, Nursery, Worker
-from grader.submission import (CourseError, Reply, Setting, Submission, edits, scan_request,
-                               test_files)
+from grader.submission import (CourseError, Place, Reply, Setting, Submission, edits,
+                               scan_request, test_files)
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
 FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
@@ -36,12 +36,13 @@ class Verdict:
         return self.check.points if self.word == "passed" else 0
 
 
+@dataclass
 class Suspect:
     """A known mistake as a submission, and the checks that the key knows its answers to."""
 
-    def __init__(self, submission: Submission, words: str):
-        self.submission, self.words = submission, words
-        self.asked: set[Check] = set()
+    submission: Submission
+    words: str
+    asked: set[Check] = field(default_factory=set)
 
 
 class Grader:
@@ -91,7 +92,7 @@ class Grader:
 
     def submission(self, chapter: Chapter, folder: Path | None = None) -> Submission:
         """A chapter's file, to be asked checks; close it when done."""
-        return Submission(self._nursery, self.setting, chapter, folder)
+        return Submission(Place(self._nursery), self.setting, chapter, folder)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
               only=lambda check: True) -> Iterator[Verdict]:
@@ -175,16 +176,18 @@ class Grader:
     # -- naming mistakes -----------------------------------------------------------------------
 
     def suspects(self, chapter: Chapter) -> list[Suspect]:
-        """The chapter's known mistakes, in workers of their own."""
+        """The chapter's known mistakes; they share one worker."""
         if chapter not in self._suspects:
-            scratch = Path(self._scratch.name)
+            place, scratch = Place(self._nursery), Path(self._scratch.name)
+            folders = [(edit, edit.write(chapter, scratch / f"{chapter.stem}-{number}"))
+                       for number, edit in enumerate(edits(chapter, "mistake"))]
             self._suspects[chapter] = [
-                Suspect(self.submission(chapter, edit.write(chapter, scratch / f"{chapter.stem}-{i}")),
-                        edit.words) for i, edit in enumerate(edits(chapter, "mistake"))]
+                Suspect(Submission(place, self.setting, chapter, folder), edit.words)
+                for edit, folder in folders]
         return self._suspects[chapter]
 
     def forget_suspects(self, chapter: Chapter) -> None:
-        """End the workers of a chapter's mistakes."""
+        """End the worker of a chapter's mistakes."""
         for suspect in self._suspects.pop(chapter, []):
             suspect.submission.close()
 

@@ -14,7 +14,7 @@ from grader.worker import Room, main as serve_requests
 
 def main() -> None:
     key = Key()
-    serve_requests(lambda room, request, body: (key.serve(request, body), b""))
+    serve_requests(lambda do, arguments, body: (key.serve(do, arguments, body), b""))
 
 
 class Key:
@@ -25,12 +25,11 @@ class Key:
         self.right: dict[tuple, tuple] = {}
         self.wrong: dict[tuple, dict[int, tuple]] = {}
 
-    def serve(self, request: dict, body: bytes) -> dict:
-        do = request["do"]
+    def serve(self, do: str, arguments: dict, body: bytes) -> dict:
         if do in ("judge", "learn", "liken"):       # these carry an answer
-            return getattr(self, do)(**request["with"], body=body)
+            return getattr(self, do)(**arguments, body=body)
         if do in ("collect", "open", "prepare"):
-            return getattr(self, do)(**request["with"])
+            return getattr(self, do)(**arguments)
         raise ValueError(f"unknown request {do!r}")
 
     def collect(self, chapter: str, tests: dict) -> dict:

@@ -55,11 +55,13 @@ def _printable(text: str) -> str:
 def _frame(frame: dict) -> str:
     path, number = Path(str(frame.get("file"))), frame.get("line")
     line = linecache.getline(str(path), number).strip() if type(number) is int else ""
-    return f"{shown(path)}:{number}, in {frame.get('function')}:\n    {line[:WIDTH - 16]}"
+    name = shown(path) if path.is_relative_to(ROOT) else path.name
+    return f"{name}:{number}, in {frame.get('function')}:\n    {line[:WIDTH - 16]}"
 
 
 def _tail(output: str) -> str:
-    return "\n".join(output.strip()[-2000:].splitlines()[-3:])
+    lines = [line if len(line) < 70 else line[:66] + " …" for line in output.strip().splitlines()]
+    return "\n".join(lines[-3:])
 
 
 def shown(path: Path) -> str:

@@ -40,20 +40,41 @@ class Setting:
                 "seed": self.seed}
 
 
+class Place:
+    """Where submissions run: a worker that is started when needed, anew when it has ended."""
+
+    def __init__(self, nursery: Nursery):
+        self._nursery = nursery
+        self.worker: Worker | None = None
+
+    def open(self) -> Worker:
+        if self.worker is None:
+            self.worker = self._nursery.start("worker")
+        return self.worker
+
+    def close(self) -> str:
+        """End the worker; returns what it printed last."""
+        if self.worker is None:
+            return ""
+        self.worker.end()
+        said, self.worker = self.worker.output(), None
+        return said
+
+
 class Submission:
-    """A chapter's file in a folder. Its worker is started anew whenever it has ended.
+    """A chapter's file in a folder.
 
     folder None: the exercises, with the student's own earlier chapters where begun. Any other
     folder: earlier chapters are the reference's, so that a slip is not paid for twice.
     """
 
-    def __init__(self, nursery: Nursery, setting: Setting, chapter: Chapter, folder: Path | None):
-        self._nursery, self._setting, self.chapter = nursery, setting, chapter
+    def __init__(self, place: Place, setting: Setting, chapter: Chapter, folder: Path | None):
+        self._place, self._setting, self.chapter = place, setting, chapter
         self.folder = Path(folder or chapters.EXERCISES).resolve()
         self.file = self.folder / f"{chapter.stem}.py"
         self.folders = {other.stem: str(self._source(other, own=folder is None))
                         for other in chapters.chapters()}
-        self._worker: Worker | None = None
+        self._loaded_in: Worker | None = None
         self._broken: Reply | None = None
         self._last_words = ""
 
@@ -65,26 +86,26 @@ class Submission:
 
     def ask(self, check: Check) -> Reply:
         """Ask one check, in a worker that has loaded the file; it never raises for what it finds."""
-        if self._worker is None and self._broken is None:
-            self._load()
-        if self._broken:
-            return self._broken
         try:
-            return self._read(*self._worker.ask("ask", self._setting.timeout,
-                                                **self._setting.question(check)))
+            if self._broken is None and self._loaded_in is not self._place.open():
+                self._load()
+            return self._broken or self._read(*self._tell("ask", **self._setting.question(check)))
         except (TimedOut, Ended, FrameError) as error:
             return self._lost(error)
 
+    def _tell(self, do: str, **arguments) -> tuple[dict, bytes]:
+        return self._place.open().ask(do, self._setting.timeout, room=str(self.folder), **arguments)
+
     def _load(self) -> None:
-        """Start a worker and have it import the file; remember why, where that fails."""
-        self._worker = self._nursery.start("worker")
+        """Have the worker import the file; remember why, where that fails."""
         scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device)
         try:
-            for reply, body in (self._worker.ask("scan", self._setting.timeout, **scan),
-                                self._worker.ask("load", self._setting.timeout)):
-                if reply.keys() - {"id"}:
-                    self._broken = self._read(reply, body)
-                    return
+            found = self._tell("scan", **scan)
+            if not found[0].keys() - {"id"}:
+                found = self._tell("load")
+            if found[0].keys() - {"id"}:
+                self._broken = self._read(*found)
+            self._loaded_in = self._place.worker
         except (TimedOut, Ended, FrameError) as error:
             self._broken = self._lost(error)
             self._broken.facts[0] += f", while {self.file.name} was imported"
@@ -107,8 +128,7 @@ class Submission:
 
     def _lost(self, error: Exception) -> Reply:
         """The worker is gone, or no longer to be believed: what that means, in words."""
-        self._worker.end()
-        self._last_words, self._worker = self._worker.output(), None
+        self._last_words = self._place.close()
         if isinstance(error, TimedOut):
             return Reply("timeout", [f"no answer within {self._setting.timeout:g} seconds"], {})
         if isinstance(error, FrameError):
@@ -125,12 +145,10 @@ class Submission:
     def output(self) -> str:
         """What it printed since last asked."""
         words, self._last_words = self._last_words, ""
-        return words + (self._worker.output() if self._worker else "")
+        return words + (self._place.worker.output() if self._place.worker else "")
 
     def close(self) -> None:
-        if self._worker:
-            self._worker.end()
-            self._worker = None
+        self._place.close()
 
 
 def scan_request(chapter: Chapter, folders: dict, fallback: Path, device: str) -> dict:

@@ -132,7 +132,7 @@ def _label(key) -> str:
 def describe(x) -> str:
     """What an object is, in words, without asking the object."""
     name = type.__dict__["__name__"].__get__(type(x))
-    module = type.__getattribute__(type(x), "__dict__").get("__module__", "")
+    module = type.__dict__["__module__"].__get__(type(x))
     if issubclass(type(x), torch.Tensor):
         return f"a {name}, a subclass of Tensor"
     article = "an" if name[:1].lower() in "aeiou" else "a"

@@ -37,12 +37,12 @@ def main(serve=None) -> None:
     sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)
     sys.dont_write_bytecode = True
     faulthandler.enable(2)
-    room = Room()
+    serve = serve or Rooms().serve
     try:
         while True:
             header, body = read_frame(requests)
-            reply, content = (serve or Room.serve)(room, header, body)
-            write_frame(replies, {**reply, "id": header.get("id")}, content)
+            reply, content = serve(header["do"], header["with"], body)
+            write_frame(replies, {**reply, "id": header["id"]}, content)
     except (EOFError, BrokenPipeError):
         os._exit(0)
 
@@ -56,6 +56,27 @@ def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+class Rooms:
+    """What a worker serves: one room for a student's file, or one for each known mistake."""
+
+    def __init__(self):
+        self.rooms: dict[str, Room] = {}
+
+    def serve(self, do: str, arguments: dict, body: bytes) -> tuple[dict, bytes]:
+        name = arguments.pop("room")
+        match do:
+            case "scan":
+                self.rooms[name] = Room()
+                return self.rooms[name].scan(**arguments), b""
+            case "load":
+                if self.rooms[name].device == "cpu":    # CUDA maps more than it uses
+                    limit_memory()
+                return self.rooms[name].load(), b""
+            case "ask":
+                return self.rooms[name].ask(**arguments)
+        raise ValueError(f"unknown request {do!r}")
+
+
 class Room:
     """One submission's module and the checks to ask of it."""
 
@@ -65,18 +86,6 @@ class Room:
         self.tests: dict[bool, types.ModuleType] = {}
         self.forbidden: set[str] = set()
         self.parameters: set[str] = set()
-
-    def serve(self, request: dict, body: bytes) -> tuple[dict, bytes]:
-        match request["do"]:
-            case "scan":
-                return self.scan(**request["with"]), b""
-            case "load":
-                if self.device == "cpu":        # CUDA maps more than it uses
-                    limit_memory()
-                return self.load(), b""
-            case "ask":
-                return self.ask(**request["with"])
-        raise ValueError(f"unknown request {request['do']!r}")
 
     def scan(self, chapter: str, folders: dict, fallback: str, tests: dict, device: str) -> dict:
         """Before any of the student's code runs: what the text of the submission names."""
@@ -106,6 +115,8 @@ class Room:
         """Import the submission as exercises.exNN_name; its prerequisites come along."""
         package = types.ModuleType(PACKAGE)
         package.__path__ = [self.fallback]
+        for name in [name for name in sys.modules if name.startswith(PACKAGE + ".")]:
+            del sys.modules[name]       # another room's
         sys.modules[PACKAGE] = package
         loader.install(PACKAGE, self.folders.get)
         self.impl = importlib.import_module(f"{PACKAGE}.{self.chapter}")

@@ -67,7 +67,11 @@ def _reap(pid: int) -> int:
             _kill(pid)
         else:
             time.sleep(wait)
-        done, status = os.waitpid(pid, 0 if wait is None else os.WNOHANG)
+        try:
+            done, status = os.waitpid(pid, 0 if wait is None else os.WNOHANG)
+        except ChildProcessError:       # a child of an earlier zygote
+            _kill(pid)
+            return -signal.SIGKILL
         if done:
             _kill(pid)      # whatever it started
             return os.waitstatus_to_exitcode(status)

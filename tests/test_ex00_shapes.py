@@ -6,7 +6,7 @@ FORBIDDEN = {"torch.Tensor.stride"}
 
 
 def test_strides(impl, draw):
-    """A step along an axis skips as many numbers as the sizes to its right multiply to.
+    """The stride of an axis is the product of all the sizes to its right.
 
     In shape (2, 3, 4) a step along the first axis skips 3 · 4 numbers and a step along the last
     skips 1. Start at the last axis and walk to the left.
@@ -35,7 +35,7 @@ def test_strides_bad_size(impl, draw):
 
 @points(2)
 def test_split(impl, draw):
-    """split_heads gives head h the features from h · head_dim up to (h + 1) · head_dim of every token.
+    """split_heads gives head 0 the first head_dim features of every token, head 1 the next, and so on.
 
     Cut d_model into (heads, head_dim) first, with the heads outside; then move the heads in front
     of the tokens. In einops both are one pattern, in which the brackets are the cut.
@@ -59,7 +59,7 @@ def test_split_is_a_view(impl, draw):
     .contiguous() and .clone().
     """
     x = draw(2, 5, 12)
-    return shares_memory(x, impl.split_heads(x, 3))
+    return {"lies in the memory of x": shares_memory(x, impl.split_heads(x, 3))}
 
 
 def test_split_bad_heads(impl, draw):
@@ -109,7 +109,7 @@ def test_pairwise_batch_ranks(impl, draw):
             "2 sentences, 3 heads": impl.pairwise_dot(draw(2, 3, 5, 4), draw(2, 3, 6, 4))}
 
 
-def test_gradients(impl, draw):
+def test_pairwise_gradients(impl, draw):
     """Gradients reach q and k through pairwise_dot.
 
     torch.tensor([...]) around results, .item(), .detach() and .data cut them off.

@@ -65,7 +65,8 @@ def test_backward_of_a_sum(impl, draw):
 def test_state_dict(impl, draw):
     """The state dict has torch's names and shapes and nothing else, with and without a bias."""
     layers = [impl.Linear(6, 4), impl.Linear(6, 4, bias=True)]
-    return [{name: list(t.shape) for name, t in layer.state_dict().items()} for layer in layers]
+    return [{name: str(tuple(tensor.shape)) for name, tensor in layer.state_dict().items()}
+            for layer in layers]
 
 
 def test_moves_with_the_module(impl, draw):

@@ -1,0 +1,11 @@
+# verdict: wrong
+# checks: test_backward_bias
+# words: NaN
+
+
+_right = linear_backward
+
+
+def linear_backward(x, weight, grad_out):
+    a, b, c = _right(x, weight, grad_out)
+    return a, b, c * float("nan")

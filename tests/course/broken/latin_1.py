@@ -1,0 +1,4 @@
+# verdict: error
+# checks: all
+# words: utf-8
+name = 'é'

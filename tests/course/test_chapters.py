@@ -1,0 +1,126 @@
+"""Every chapter holds what a chapter promises: the course's own tests of its checks."""
+
+import ast
+import inspect
+import tomllib
+
+import pytest
+
+from grader import chapters, checks, report
+from grader.engine import Grader
+from grader.submission import edits
+
+SEEDS = range(5)
+CHAPTERS = chapters.chapters()
+EVERY_CHAPTER = pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.stem)
+
+
+@pytest.fixture(scope="module", params=SEEDS, ids=lambda seed: f"seed{seed}")
+def grader(request):
+    with Grader(seed=request.param) as grader:
+        yield grader
+
+
+@EVERY_CHAPTER
+def test_solution_passes_every_check(chapter, grader):
+    for verdict in grader.grade(chapter, chapters.SOLUTIONS, hidden=True):
+        assert verdict.word == "passed", report.failure(verdict, grader.setting)
+
+
+@EVERY_CHAPTER
+def test_stub_is_all_to_do(chapter, tmp_path):
+    (tmp_path / chapter.exercise.name).write_text(
+        chapters.make_stub(chapter.solution.read_text("utf-8")), "utf-8")
+    with Grader() as grader:
+        for verdict in grader.grade(chapter, tmp_path, hidden=True):
+            assert verdict.word == "todo", f"{verdict.check.name}: {verdict}"
+
+
+@EVERY_CHAPTER
+def test_every_mistake_is_caught_and_named(chapter, grader, tmp_path):
+    """At every check that a mistake breaks, the student reads its own sentence and no other.
+
+    Two mistakes that answered every check alike could not both be named, so this also holds
+    them apart.
+    """
+    for number, mistake in enumerate(edits(chapter, "mistake")):
+        folder = mistake.write(chapter, tmp_path / str(number))
+        broken = [verdict for verdict in grader.grade(chapter, folder, hidden=True)
+                  if verdict.word != "passed"]
+        assert broken, f"no check catches: {mistake.words}"
+        for verdict in broken:
+            assert verdict.word in ("wrong", "error"), (mistake.words, verdict)
+            assert verdict.mistake == mistake.words, report.failure(verdict, grader.setting)
+
+
+@EVERY_CHAPTER
+def test_a_visible_check_catches_every_mistake(chapter, tmp_path):
+    """A student without the hidden checks is told too."""
+    with Grader() as grader:
+        for number, mistake in enumerate(edits(chapter, "mistake")):
+            folder = mistake.write(chapter, tmp_path / str(number))
+            failed = report.first_failure(list(grader.grade(chapter, folder)))
+            assert failed, f"only hidden checks catch: {mistake.words}"
+            assert failed.mistake == mistake.words, report.failure(failed, grader.setting)
+
+
+@EVERY_CHAPTER
+def test_every_alternative_passes(chapter, grader, tmp_path):
+    for number, alternative in enumerate(edits(chapter, "alternative")):
+        folder = alternative.write(chapter, tmp_path / str(number))
+        for verdict in grader.grade(chapter, folder, hidden=True):
+            assert verdict.word == "passed", (
+                f"{alternative.words}\n{report.failure(verdict, grader.setting)}")
+
+
+@EVERY_CHAPTER
+def test_stub_matches_solution(chapter):
+    """A stub that holds no work is the one that the solution gives; a begun one is left alone."""
+    if chapter.exercise.exists() and not chapters.untouched(chapter):
+        pytest.skip(f"{chapter.stem} is begun")
+    stub = chapters.make_stub(chapter.solution.read_text("utf-8"))
+    assert chapter.exercise.read_text("utf-8") == stub, "run: python -m grader stubs"
+
+
+@EVERY_CHAPTER
+def test_a_chapter_is_complete(chapter):
+    """Every file is there, with at least as many checks and mistakes as a chapter must have."""
+    visible = checks.collect(chapter.tests(), chapter.stem, hidden=False)
+    hidden = checks.collect(chapter.tests(hidden=True), chapter.stem, hidden=True)
+    assert len({check.function for check in visible}) >= 6
+    assert len({check.function for check in hidden}) >= 4
+    assert not {check.name for check in visible} & {check.name for check in hidden}
+    assert all(check.hint for check in visible), "a visible check has a rule and a hint"
+    table = tomllib.loads(chapter.mistakes.read_text("utf-8"))
+    assert table.keys() == {"mistake", "alternative"}
+    assert len(table["mistake"]) >= 6 and len(table["alternative"]) >= 2
+    assert chapter.notebook.exists()
+    assert chapter.title
+
+
+@EVERY_CHAPTER
+def test_every_public_name_is_documented(chapter):
+    """Functions, classes and methods of a solution say what they do, and annotate arguments."""
+    for node in ast.walk(ast.parse(chapter.solution.read_text("utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            if node.name != "forward":
+                assert ast.get_docstring(node), f"{node.name} has no docstring"
+        if isinstance(node, ast.FunctionDef):
+            for argument in [*node.args.args, *node.args.kwonlyargs]:
+                assert argument.arg == "self" or argument.annotation, f"{node.name}({argument.arg})"
+
+
+@EVERY_CHAPTER
+def test_checks_assert_nothing(chapter):
+    """A check returns an answer; only the trusted side compares."""
+    for hidden in (False, True):
+        for name, function in vars(checks.load(chapter.tests(hidden))).items():
+            if name.startswith("test_"):
+                tree = ast.parse(inspect.getsource(function))
+                assert not any(isinstance(node, ast.Assert) for node in ast.walk(tree)), name
+                assert any(isinstance(node, ast.Return) for node in ast.walk(tree)), name
+
+
+def test_readme_table_is_generated():
+    assert chapters.table() in (chapters.ROOT / "README.md").read_text("utf-8"), (
+        "copy the output of: python -c 'from grader import chapters; print(chapters.table())'")
