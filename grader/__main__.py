@@ -62,7 +62,7 @@ def _check(options) -> int:
     if folder and not folder.is_dir():
         raise ValueError(f"--submission {folder} is no folder")
     with Grader(options.device, options.seed, options.timeout) as grader:
-        from grader import report, screen      # while the zygote imports torch
+        from grader import report, screen  # while the zygote imports torch
         results, show = {}, screen.Screen()
         for chapter in chosen:
             results[chapter] = list(grader.grade(chapter, folder, options.hidden))

@@ -23,13 +23,21 @@ def seed_of(*parts) -> int:
 
 
 class Draw:
-    """Draws the inputs of one check. `exact=True` gives the same numbers as float64."""
+    """Draws the inputs of one check.
 
-    def __init__(self, seed: int, device: str = "cpu", exact: bool = False):
-        self.seed, self.device = seed, torch.device(device)
-        self.float = torch.float64 if exact else torch.float32
+    With `exact` the numbers are rounded to that dtype and given as float64: what a check
+    answers then is what it would answer in that dtype without rounding on the way.
+    """
+
+    def __init__(self, seed: int, device: str = "cpu", exact: torch.dtype | None = None):
+        self.seed, self.device, self.exact = seed, torch.device(device), exact
         self._random = numpy.random.RandomState(seed)
         self._given: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def float(self) -> torch.dtype:
+        """The dtype of the numbers that are drawn, for tensors that a check makes itself."""
+        return torch.float64 if self.exact else torch.float32
 
     def __call__(self, *shape: int, scale: float = 1.0) -> Tensor:
         """Normal numbers with standard deviation `scale`."""
@@ -70,7 +78,7 @@ class Draw:
                     near = 1.0 if name.rpartition(".")[2] == "weight" else 0.1
                     values = near * (1 + self._normal(random, parameter.shape, 0.25))
                 parameter.copy_(values)
-        return module.to(self.device, self.float if self.float == torch.float64 else None)
+        return module.to(self.device, torch.float64 if self.exact else None)
 
     def changed(self) -> list[int]:
         """Which of the tensors drawn so far no longer hold what was drawn (0 is the first)."""
@@ -82,9 +90,12 @@ class Draw:
         return {tensor.untyped_storage().data_ptr() for tensor, _ in self._given}
 
     def _normal(self, random, shape, scale: float) -> Tensor:
-        return torch.from_numpy((random.standard_normal(shape) * scale).astype(numpy.float32))
+        numbers = torch.from_numpy((random.standard_normal(shape) * scale).astype(numpy.float32))
+        return numbers.to(self.exact) if self.exact else numbers
 
     def _give(self, tensor: Tensor) -> Tensor:
-        tensor = tensor.to(self.device, self.float if tensor.is_floating_point() else None)
+        if self.exact and tensor.is_floating_point():
+            tensor = tensor.to(self.exact).to(torch.float64)
+        tensor = tensor.to(self.device)
         self._given.append((tensor, tensor.clone()))
         return tensor

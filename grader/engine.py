@@ -12,8 +12,7 @@ from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
 from grader.process import CAN_FORK, Ended, Nursery, Worker
-from grader.submission import (CourseError, Place, Reply, Setting, Submission, edits,
-                               scan_request, test_files)
+from grader.submission import CourseError, Place, Reply, Setting, Submission, edits, scan_request, test_files
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
 FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from grader import checks, compare, wire
 from grader.frames import FrameError
-from grader.worker import Room, main as serve_requests
+from grader.worker import Room
+from grader.worker import main as serve_requests
 
 
 def main() -> None:

@@ -125,8 +125,9 @@ class Room:
         """The draw and the dtype arguments of a check, with the process in its initial state."""
         seed = seed_of(seed, self.chapter, function)
         self._settle(seed)
-        return (Draw(seed, self.device, exact),
-                [getattr(torch, "float64" if exact else dtype)] if dtype else [])
+        given = getattr(torch, dtype or "float32")
+        return (Draw(seed, self.device, given if exact else None),
+                [torch.float64 if exact else given] if dtype else [])
 
     def ask(self, function: str, hidden: bool, dtype: str | None, seed: int, exact=False):
         """Run one check. `exact` asks it in float64, which is what tolerances are measured by."""

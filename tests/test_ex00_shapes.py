@@ -35,7 +35,7 @@ def test_strides_bad_size(impl, draw):
 
 @points(2)
 def test_split(impl, draw):
-    """split_heads gives head 0 the first head_dim features of every token, head 1 the next, and so on.
+    """split_heads gives head 0 the first head_dim features of each token, head 1 the next ones.
 
     Cut d_model into (heads, head_dim) first, with the heads outside; then move the heads in front
     of the tokens. In einops both are one pattern, in which the brackets are the cut.

@@ -1,6 +1,7 @@
 """What chapter 02 asks of Embedding, its backward pass, Unembedding and tied weights."""
 
 import torch
+
 from grader import dtypes, points, raises, shares_memory, tolerance
 
 FORBIDDEN = {"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding",
@@ -14,7 +15,8 @@ def test_table_parameters(impl, draw):
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self.
     """
     table = impl.Embedding(7, 3)
-    return {name: (list(p.shape), p.requires_grad) for name, p in table.named_parameters()}
+    return {name: {"shape": str(tuple(p.shape)), "requires_grad": p.requires_grad}
+            for name, p in table.named_parameters()}
 
 
 @tolerance(0.02)
@@ -91,7 +93,7 @@ def test_ids_too_large(impl, draw):
     """An id of num_embeddings or more raises a ValueError that names ids.
 
     num_embeddings itself is already too large: the rows are 0 … num_embeddings − 1. Look before
-    you index: on a GPU torch's own check ends the whole process.
+    you index: on a GPU torch's own check leaves CUDA unusable.
     """
     table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3)
     one = torch.where(ids == ids.max(), 11, ids)
@@ -144,9 +146,11 @@ def test_unembedding_parameters(impl, draw):
 
     Row v belongs to token v, as in Embedding: only so can the two share it.
     """
+    def shapes(layer):
+        return {name: str(tuple(p.shape)) for name, p in layer.named_parameters()}
+
     layer = impl.Unembedding(3, 7, bias=True)
-    return {"without": {name: list(p.shape) for name, p in impl.Unembedding(3, 7).named_parameters()},
-            "with bias": {name: list(p.shape) for name, p in layer.named_parameters()},
+    return {"without bias": shapes(impl.Unembedding(3, 7)), "with bias": shapes(layer),
             "bias": layer.bias}
 
 

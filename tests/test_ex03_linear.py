@@ -55,6 +55,14 @@ def test_init_truncated(impl, draw):
     return (weight.abs().max() / weight.std()).clamp(max=4)
 
 
+def test_init_fresh(impl, draw):
+    """Two layers start with different weights.
+
+    Draw from torch's own generator, and leave its seed to whoever calls you.
+    """
+    return bool((impl.Linear(6, 4).weight == impl.Linear(6, 4).weight).all())
+
+
 @points(2)
 @dtypes("float32", "bfloat16", "float16")
 def test_forward(impl, draw, dtype):
@@ -137,6 +145,15 @@ def test_backward_shapes(impl, draw):
             "grad_bias": str(tuple(grad_bias.shape))}
 
 
+def test_backward_swapped_axes(impl, draw):
+    """linear_backward takes tensors whose batch axes were swapped, so not contiguous in memory.
+
+    If you flatten the batch, do it with something that copies where it must.
+    """
+    x, grad_out = draw(3, 2, 4).transpose(0, 1), draw(3, 2, 4).transpose(0, 1)
+    return impl.linear_backward(x, draw(4, 4), grad_out)
+
+
 def test_flops(impl, draw):
     """linear_flops counts a multiply and an add for every (row, input, output).
 
@@ -153,3 +170,12 @@ def test_wrong_width(impl, draw):
     """
     layer = impl.Linear(6, 4)
     return raises(ValueError, lambda: layer(draw(2, 5)), names="x")
+
+
+def test_bad_sizes(impl, draw):
+    """A size below 1 raises a ValueError that names it.
+
+    Look at in_features and out_features before anything is made of them.
+    """
+    return [raises(ValueError, lambda: impl.Linear(0, 4), names="in_features"),
+            raises(ValueError, lambda: impl.Linear(4, -1), names="out_features")]

@@ -51,7 +51,8 @@ def random_text(seed: int, n: int) -> str:
 
 @pytest.fixture(scope="module")
 def trained():
-    return ex01_tokens.train_bpe(DOCS[:100_000] + TEXTS["chinese"] * 9, 1500 + len(SPECIAL), SPECIAL)
+    text = DOCS[:100_000] + TEXTS["chinese"] * 9
+    return ex01_tokens.train_bpe(text, 1500 + len(SPECIAL), SPECIAL)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,9 @@ def rust_tokens(trained):
     """What tokenizers makes of a text: a list of tokens, as bytes."""
     vocab, merges = trained
     letter = byte_letters()
-    spell = lambda token: "".join(letter[b] for b in token)
+
+    def spell(token):
+        return "".join(letter[b] for b in token)
     tokenizer = RustTokenizer(models.BPE(
         vocab={spell(token): id for id, token in vocab.items() if id < 256 + len(merges)},
         merges=[(spell(left), spell(right)) for left, right in merges]))
@@ -124,7 +127,7 @@ def test_pattern_is_gpt2s():
 
 def naive_train(text, size):
     """The merges by the definition: count everything, join the best pair everywhere, repeat."""
-    words = Counter(tuple(bytes([b]) for b in word) for word in map(str.encode, regex.findall(GPT2, text)))
+    words = Counter(tuple(bytes([b]) for b in word.encode()) for word in regex.findall(GPT2, text))
     merges = []
     while len(merges) < size:
         counts = Counter()
@@ -144,7 +147,7 @@ def naive_train(text, size):
 def join(word, pair):
     out = []
     for token in word:
-        if out and (out[-1], token) == pair and len(out[-1]) == len(pair[0]):
+        if out and (out[-1], token) == pair:
             out[-1] += token
         else:
             out.append(token)
@@ -195,7 +198,7 @@ def test_stream_random_unicode(seed, ours):
 def test_stream_special_tokens(seed, trained):
     """Special tokens that hold spaces, overlap, start one another, or are ordinary letters."""
     rng = random.Random(seed)
-    pieces = ["a", "b", " ", "  ", "\n", "'", "s", "ll", "<|", "|>", "!", "\x1c", "\u00a0", "é", "the"]
+    pieces = ["a", "b", " ", "  ", "\n", "'", "s", "ll", "<|", "|>", "!", "\x1c", "\u00a0", "é"]
     special = list({"".join(rng.choices(pieces, k=rng.randint(1, 5))) for _ in range(4)})
     vocab, merges = trained
     vocab = {i: vocab[i] for i in range(256 + len(merges))}
@@ -209,11 +212,12 @@ def test_stream_special_tokens(seed, trained):
 def test_stream_without_a_safe_cut(ours):
     """A megabyte without a space, in pieces of ten characters, takes no quadratic time."""
     text = "12345,6789" * 100_000
-    assert list(ours.encode_iterable(text[i:i + 10] for i in range(0, len(text), 10))) == ours.encode(text)
+    pieces = (text[i:i + 10] for i in range(0, len(text), 10))
+    assert list(ours.encode_iterable(pieces)) == ours.encode(text)
 
 
 def test_stream_holds_little(ours):
-    """Ten megabytes in lines: no more than a few lines are held at a time."""
+    """Two megabytes in lines: no more than a few lines are held at a time."""
     longest = 0
     encode = ours.encode
 
@@ -223,7 +227,8 @@ def test_stream_holds_little(ours):
         return encode(text)
     ours.encode = spy
     try:
-        count = sum(1 for _ in ours.encode_iterable("the same line again\n" for _ in range(100_000)))
+        lines = ("the same line again\n" for _ in range(100_000))
+        count = sum(1 for _ in ours.encode_iterable(lines))
     finally:
         del ours.encode
     assert count > 100_000 and longest < 1000

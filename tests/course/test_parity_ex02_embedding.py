@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from solutions import ex02_embedding as ours
 from torch import nn
 from torch.nn import functional as F
+
+from solutions import ex02_embedding as ours
 
 SHAPES = [(), (1,), (7,), (2, 5), (2, 1, 3), (2, 0)]
 

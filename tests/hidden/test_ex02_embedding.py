@@ -3,6 +3,7 @@
 import copy
 
 import torch
+
 from grader import dtypes, points, raises, shares_memory, tolerance
 
 
@@ -34,7 +35,8 @@ def test_extreme_ids(impl, draw):
     """The first row and the last row can be read, and a table of one row works."""
     table = draw.fill(impl.Embedding(11, 6))
     one = draw.fill(impl.Embedding(1, 1))
-    return {"first and last": table(torch.tensor([0, 10], device=draw.device)), "one row": one(draw.ints(1, 3))}
+    ends = torch.tensor([0, 10], device=draw.device)
+    return {"first and last": table(ends), "one row": one(draw.ints(1, 3))}
 
 
 def test_scalar_ids_refused(impl, draw):
@@ -121,7 +123,8 @@ def test_tie_keeps_the_bias(impl, draw):
     embedding = draw.fill(impl.Embedding(11, 6))
     unembedding = draw.fill(impl.Unembedding(6, 11, bias=True))
     unembedding.tie(embedding)
-    return {"scores": unembedding(draw(3, 6)), "parameters": [name for name, _ in unembedding.named_parameters()]}
+    return {"scores": unembedding(draw(3, 6)),
+            "parameters": [name for name, _ in unembedding.named_parameters()]}
 
 
 @points(2)

@@ -1,7 +1,5 @@
 """Chapter 03 on other shapes, dtypes and extremes."""
 
-import torch
-
 from grader import dtypes, points, raises, tolerance
 
 
@@ -35,11 +33,6 @@ def test_init_spread_other_side(impl, draw):
     return [impl.Linear(1024, 64).weight.std(), impl.Linear(64, 1024).weight.std()]
 
 
-def test_fresh_every_time(impl, draw):
-    """Two layers start with different weights: the seed is not fixed inside."""
-    return bool((impl.Linear(6, 4).weight == impl.Linear(6, 4).weight).all())
-
-
 @points(2)
 @dtypes("float32", "float64", "bfloat16")
 def test_backward_any_rank(impl, draw, dtype):
@@ -50,16 +43,10 @@ def test_backward_any_rank(impl, draw, dtype):
             for name, batch in shapes.items()}
 
 
-def test_backward_non_contiguous(impl, draw):
-    """linear_backward takes tensors whose batch axes were swapped, which .view cannot flatten."""
-    x, grad_out = draw(3, 2, 4).transpose(0, 1), draw(3, 2, 4).transpose(0, 1)
-    return impl.linear_backward(x, draw(4, 4), grad_out)
-
-
 def test_backward_of_a_sum(impl, draw):
     """Where the loss is y.sum(), every gradient of y is 1 and all of them share one number."""
-    ones = torch.ones((), device=draw.device, dtype=draw.float).expand(5, 4)
-    return impl.linear_backward(draw(5, 4), draw(4, 4), ones)
+    x = draw(5, 4)
+    return impl.linear_backward(x, draw(4, 4), x.new_ones(()).expand(5, 4))
 
 
 def test_state_dict(impl, draw):
@@ -91,7 +78,7 @@ def test_width_one(impl, draw):
     return raises(ValueError, lambda: layer(draw(2, 1)), names="x")
 
 
-def test_bad_sizes(impl, draw):
-    """A size below 1 raises a ValueError that names it."""
-    return [raises(ValueError, lambda: impl.Linear(0, 4), names="in_features"),
-            raises(ValueError, lambda: impl.Linear(4, -1), names="out_features")]
+def test_zero_outputs(impl, draw):
+    """A layer without outputs is refused too, with or without a bias."""
+    return [raises(ValueError, lambda: impl.Linear(4, 0), names="out_features"),
+            raises(ValueError, lambda: impl.Linear(-3, 4, bias=True), names="in_features")]

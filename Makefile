@@ -1,0 +1,42 @@
+# Everything here can be done without make; the README says how.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: check test watch notebooks bench stubs pictures lint
+
+check: .venv/student          ## grade exercises/ and show the board
+	$(BIN)/python -m grader check
+
+watch: .venv/student          ## grade at every save
+	$(BIN)/python -m grader watch
+
+test: .venv/maintainer lint   ## grade exercises/, then test the course itself
+	$(BIN)/python -m grader check; test $$? -le 1
+	$(BIN)/python -m pytest tests/course -q
+	$(BIN)/python -m pytest --nbval notebooks -q -p tests.course.fresh_notebooks
+
+lint: .venv/maintainer
+	$(BIN)/ruff check
+
+notebooks: .venv/student      ## run every lesson on fresh stubs and keep its outputs
+	$(BIN)/python -m tests.course.run_notebooks
+
+bench: .venv/student          ## speed and memory, as ratios measured in one run
+	$(BIN)/python -m tests.course.bench
+
+stubs: .venv/student          ## write the exercises anew from the solutions
+	$(BIN)/python -m grader stubs
+
+pictures: .venv/student       ## draw the maps and the README's screen
+	$(BIN)/python assets/map/draw_map.py
+	$(BIN)/python assets/draw_screen.py
+
+.venv/student: requirements.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed; name one with make PYTHON=...')"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+.venv/maintainer: requirements-dev.txt .venv/student
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@

@@ -1,0 +1,109 @@
+"""The rules of a lesson that a program can see. What a lesson teaches, a reader has to judge."""
+
+import json
+import re
+
+import pytest
+
+from grader import chapters
+from tests.course.fresh_notebooks import same_text
+
+MOST_BYTES, MOST_CODE_LINES, MOST_COLUMNS, MOST_TEXT_LINES = 500 * 1024, 20, 76, 15
+LEAST_PROSE, LEAST_FIGURES = 0.40, 3
+LESSON = pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
+
+
+def _cells(chapter, kind: str | None = None) -> list[dict]:
+    notebook = json.loads(chapter.notebook.read_text("utf-8"))
+    return [{**cell, "source": "".join(cell["source"])} for cell in notebook["cells"]
+            if kind in (None, cell["cell_type"])]
+
+
+@LESSON
+def test_metadata_is_clean(chapter):
+    notebook = json.loads(chapter.notebook.read_text("utf-8"))
+    assert notebook["metadata"]["kernelspec"]["name"] == "python3"
+    assert notebook["metadata"].keys() <= {"kernelspec", "language_info"}
+    assert all(cell["metadata"].keys() <= {"tags"} for cell in notebook["cells"])
+    assert chapter.notebook.stat().st_size <= MOST_BYTES
+
+
+@LESSON
+def test_committed_executed(chapter):
+    """Top to bottom, no errors, nothing on stderr, nothing that a page cannot show."""
+    code = [cell for cell in _cells(chapter, "code") if cell["source"].strip()]
+    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
+    for output in (output for cell in code for output in cell["outputs"]):
+        assert output["output_type"] != "error"
+        assert output.get("name") != "stderr"
+        assert not [kind for kind in output.get("data", {}) if "javascript" in kind or "plotly" in kind]
+
+
+@LESSON
+def test_cells_fit_a_page(chapter):
+    for cell in _cells(chapter, "code"):
+        assert len(cell["source"].splitlines()) <= MOST_CODE_LINES, cell["source"]
+        assert max(map(len, cell["source"].splitlines()), default=0) <= MOST_COLUMNS, cell["source"]
+    for cell in _cells(chapter, "markdown"):
+        folded = "<details" in cell["source"] or "|---" in cell["source"]
+        assert folded or len(cell["source"].splitlines()) <= MOST_TEXT_LINES, cell["source"]
+
+
+@LESSON
+def test_mostly_prose_with_figures(chapter):
+    prose, code = (sum(len(cell["source"]) for cell in _cells(chapter, kind))
+                   for kind in ("markdown", "code"))
+    assert prose >= LEAST_PROSE * (prose + code)
+    figures = [output for cell in _cells(chapter, "code") for output in cell["outputs"]
+               if "image/png" in output.get("data", {})]
+    assert len(figures) >= LEAST_FIGURES
+
+
+@LESSON
+def test_images_are_local_and_described(chapter):
+    text = "\n".join(cell["source"] for cell in _cells(chapter, "markdown"))
+    images = re.findall(r"!\[([^\]]*)\]\(([^)\s]+)", text)
+    assert f"../assets/map/{chapter.number}.svg" in [target for _, target in images]
+    assert "<img" not in text, "write images as Markdown, with alt text"
+    for alt, target in images:
+        assert alt.strip(), target
+        assert (chapter.notebook.parent / target).is_file(), target
+
+
+@LESSON
+def test_equations_render_on_github(chapter):
+    for cell in _cells(chapter, "markdown"):
+        assert not re.search(r"\\(tag|label|newcommand|def)\b", cell["source"])
+        for line in cell["source"].splitlines():
+            assert "$$" not in line or line.strip() == "$$", f"$$ must stand on its own line: {line}"
+
+
+@LESSON
+def test_every_exercise_has_hints_and_a_check(chapter):
+    """Each part that the student writes is named in the lesson, with folded hints and a check."""
+    text = "\n".join(cell["source"] for cell in _cells(chapter, "markdown"))
+    checks = [cell["source"] for cell in _cells(chapter, "code") if "check(" in cell["source"]]
+    written = re.findall(r"(?m)^(?:class|def) (\w+)(?=(?:(?!\n(?:class|def) )[\s\S])*# BEGIN SOLUTION)",
+                         chapter.solution.read_text("utf-8"))
+    assert written
+    for name in written:
+        assert re.search(rf"\b{name}\b", text), f"the lesson never speaks of {name}"
+    assert checks and all(f'"{chapter.stem}"' in source for source in checks)
+    assert text.count("<details") >= 3
+    assert text.count("<details") == text.count("</details>")
+
+
+@LESSON
+def test_links_lead_somewhere(chapter):
+    text = "\n".join(cell["source"] for cell in _cells(chapter, "markdown"))
+    for target in re.findall(r"(?<!!)\[[^\]]+\]\(([^)\s#]+)", text):
+        if not target.startswith("http"):
+            assert (chapter.notebook.parent / target).exists(), target
+
+
+def test_texts_agree_but_for_rounding():
+    assert same_text("loss 1.2345, step 10", "loss 1.2346, step 10")
+    assert same_text("tensor([ 0.10, -1.0])", "tensor([0.10, -1.0])")
+    assert not same_text("step 10", "step 11")
+    assert not same_text("loss 1.23", "loss 1.29")
+    assert not same_text("nan 1.0", "1.0 nan")
