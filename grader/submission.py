@@ -147,6 +147,11 @@ class Submission:
         words, self._last_words = self._last_words, ""
         return words + (self._place.worker.output() if self._place.worker else "")
 
+    @property
+    def pid(self) -> int | None:
+        """The worker's process, while there is one."""
+        return self._place.worker and self._place.worker.pid
+
     def close(self) -> None:
         self._place.close()
 

@@ -9,7 +9,7 @@ def test_strides(impl, draw):
     """The stride of an axis is the product of all the sizes to its right.
 
     In shape (2, 3, 4) a step along the first axis skips 3 · 4 numbers and a step along the last
-    skips 1. Start at the last axis and walk to the left.
+    skips 1. Return them as a tuple, in the order of the axes.
     """
     return {"(2, 3, 4)": impl.row_major_strides((2, 3, 4)), "(5, 7)": impl.row_major_strides((5, 7))}
 
@@ -65,7 +65,8 @@ def test_split_is_a_view(impl, draw):
 def test_split_bad_heads(impl, draw):
     """heads that are below 1 or do not divide d_model raise a ValueError that names heads.
 
-    Ask for heads < 1 before you take the remainder: by 0 that is an error of its own.
+    Look at heads before anything else, and ask for heads < 1 before you take the remainder: by 0
+    that is an error of its own.
     """
     x = draw(4, 12)
     return {f"heads={heads}": raises(ValueError, lambda: impl.split_heads(x, heads), names="heads")
@@ -103,7 +104,8 @@ def test_pairwise(impl, draw, dtype):
 def test_pairwise_batch_ranks(impl, draw):
     """pairwise_dot takes any number of axes before q and k, and pairs only within one batch entry.
 
-    Sentence 0 and sentence 1 do not meet, nor do head 0 and head 1.
+    Sentence 0 and sentence 1 do not meet, nor do head 0 and head 1. Let "..." stand for the axes
+    in front, however many there are.
     """
     return {"no batch": impl.pairwise_dot(draw(5, 4), draw(3, 4)),
             "2 sentences, 3 heads": impl.pairwise_dot(draw(2, 3, 5, 4), draw(2, 3, 6, 4))}
@@ -114,8 +116,8 @@ def test_pairwise_gradients(impl, draw):
 
     torch.tensor([...]) around results, .item(), .detach() and .data cut them off.
     """
-    q, k = draw(5, 4).requires_grad_(), draw(3, 4).requires_grad_()
+    q, k = draw(2, 5, 4).requires_grad_(), draw(2, 3, 4).requires_grad_()
     dots = impl.pairwise_dot(q, k)
     if dots.requires_grad:
-        (dots * draw(5, 3)).sum().backward()
+        (dots * draw(2, 5, 3)).sum().backward()
     return {"grad of q": q.grad, "grad of k": k.grad}

@@ -187,7 +187,7 @@ def test_train_within_words(impl, draw):
 
 @devices("cpu")
 def test_train_special_left_out(impl, draw):
-    """Special tokens in the text are not counted: no merge is learnt from them.
+    """Special tokens in the text are not counted: no merge is learned from them.
 
     pretokenize yields them whole, so that they are easy to leave out.
     """
@@ -223,7 +223,7 @@ def test_train_runs_out(impl, draw):
 @points(2)
 @devices("cpu")
 def test_encode_rank(impl, draw):
-    """encode merges the pair that was learnt first, wherever it stands in the word.
+    """encode merges the pair that was learned first, wherever it stands in the word.
 
     Look at all neighbours, take the pair that comes first in merges, join it, look again.
     Neither the leftmost pair nor the longest token has the right of way.

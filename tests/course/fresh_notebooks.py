@@ -8,10 +8,11 @@ processor rounds differently). What goes to stderr, and pictures, are not compar
 import os
 import re
 import tempfile
+from pathlib import Path
 
 from nbval.plugin import IPyNbCell
 
-from grader import chapters
+from tests.course.stubs import fresh
 
 RTOL, ATOL = 2e-3, 2e-4
 
@@ -21,11 +22,7 @@ _folder = tempfile.TemporaryDirectory(prefix="stubs-")
 
 
 def pytest_configure(config):
-    for chapter in chapters.chapters():
-        stub = chapters.make_stub(chapter.solution.read_text("utf-8"))
-        with open(os.path.join(_folder.name, chapter.exercise.name), "w", encoding="utf-8") as file:
-            file.write(stub)
-    os.environ["COURSE_EXERCISES"] = _folder.name
+    os.environ["COURSE_EXERCISES"] = str(fresh(Path(_folder.name)))
     IPyNbCell.compare_outputs = compare_outputs
 
 

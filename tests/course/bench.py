@@ -1,0 +1,97 @@
+"""Speed and memory as ratios measured in one run, beside their targets: make bench.
+
+Each number is a median. Nothing here passes or fails: timings are noisy, and a reader judges.
+"""
+
+import importlib
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from grader import chapters
+from grader.chapters import ROOT
+from grader.engine import Grader
+from tests.course.stubs import fresh
+
+REPEATS = 5
+
+
+def seconds(call, repeats: int = REPEATS) -> float:
+    """The median time of a call."""
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def run(*arguments: str) -> None:
+    subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True)
+
+
+def grader_rows():
+    """(what, ratio, target) for the grader, in units of a cold `import torch`."""
+    cold = seconds(lambda: run("-c", "import torch"))
+    print(f"one cold import of torch: {cold:.2f} s; ratios are to this", flush=True)
+    everything = chapters.chapters()
+    one = seconds(lambda: run("-m", "grader", "check", everything[-1].stem, "--submission", "solutions"))
+    yield f"check one chapter ({everything[-1].name}) from cold", one / cold, 1.6
+    whole = seconds(lambda: run("-m", "grader", "check", "--submission", "solutions"), 3)
+    yield "check: each further chapter", (whole - one) / (len(everything) - 1) / cold, 0.1
+    with Grader() as grader:
+        for chapter in everything:
+            list(grader.grade(chapter, chapters.SOLUTIONS))
+            saved = seconds(lambda chapter=chapter: list(grader.grade(chapter, chapters.SOLUTIONS)))
+            yield f"watch: save to verdict, {chapter.name}", saved / cold, 0.3
+        with tempfile.TemporaryDirectory() as folder:
+            fresh(Path(folder))
+            source = everything[-1].solution.read_text("utf-8")
+            (Path(folder) / everything[-1].exercise.name).write_text(
+                source.replace("return 2 *", "return"), "utf-8")
+            list(grader.grade(everything[-1], Path(folder)))
+            saved = seconds(lambda: list(grader.grade(everything[-1], Path(folder))))
+            yield "watch: save to a named mistake", saved / cold, 0.3
+
+
+def memory_rows():
+    """(what, MB, target): what a worker has of its own after a chapter's checks."""
+    with Grader() as grader:
+        for chapter in chapters.chapters():
+            candidate = grader.submission(chapter, chapters.SOLUTIONS)
+            for check in grader.checks(chapter):
+                candidate.ask(check)
+            yield f"a worker's own memory, {chapter.name} (MB)", _private(candidate.pid) / 1e6, 80
+            candidate.close()
+
+
+def _private(pid: int) -> int:
+    """Bytes that a process shares with no other."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(kb) << 10 for kb in re.findall(r"Private_(?:Clean|Dirty): +(\d+) kB", rollup))
+
+
+def chapter_rows():
+    """What the chapters' own bench_*.py files measure."""
+    for path in sorted(Path(__file__).parent.glob("bench_*.py")):
+        module = importlib.import_module(f"tests.course.{path.stem}")
+        for name, call in vars(module).items():
+            if name.startswith("bench_"):
+                yield call()
+
+
+def main() -> None:
+    print(f"{os.cpu_count()} cores, {sys.platform}, Python {sys.version.split()[0]}")
+    for rows in (grader_rows, memory_rows, chapter_rows):
+        for what, ratio, target in rows():
+            word = "within" if ratio <= target else "OVER"
+            print(f"{what:<58} {ratio:>8.2f}   {word} {target:g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
