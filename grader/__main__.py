@@ -65,7 +65,8 @@ def _check(options) -> int:
         from grader import report, screen  # while the zygote imports torch
         results, show = {}, screen.Screen()
         for chapter in chosen:
-            results[chapter] = list(grader.grade(chapter, folder, options.hidden))
+            results[chapter] = list(grader.grade(chapter, folder, options.hidden,
+                                                 name_all=bool(options.json)))
             grader.forget_suspects(chapter)
             show.text(report.row(chapter, results[chapter]))
         show.text("\n" + report.board(results, grader.setting, folder))

@@ -94,20 +94,33 @@ class Grader:
         return Submission(Place(self._nursery), self.setting, chapter, folder)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
-              only=lambda check: True) -> Iterator[Verdict]:
-        """A verdict per check. The folder is as for Submission; `only` picks checks."""
+              only=lambda check: True, name_all: bool = True) -> Iterator[Verdict]:
+        """A verdict per check. The folder is as for Submission; `only` picks checks.
+
+        name_all=False names the mistake of the first failure alone, the one that is shown.
+        """
         asked = [check for check in self.checks(chapter, hidden) if only(check)]
-        candidate = self.submission(chapter, folder)
+        candidate, name = self.submission(chapter, folder), True
         try:
             for check in asked:
-                yield self.verdict(candidate, check, asked)
+                verdict = self.verdict(candidate, check, asked, name)
+                name = name_all or (name and verdict.word in FINE)
+                yield verdict
         finally:
             candidate.close()
 
-    def verdict(self, candidate: Submission, check: Check, others: list[Check] = ()) -> Verdict:
+    def warm(self, chapter: Chapter) -> None:
+        """Load the chapter's reference and its mistakes, so that the next verdict is quick."""
+        self._open(chapter)
+        for suspect in self.suspects(chapter):
+            suspect.submission.load()
+
+    def verdict(self, candidate: Submission, check: Check, others: list[Check] = (),
+                name: bool = True) -> Verdict:
         """Ask one check of a submission and of the reference, and compare.
 
-        `others` are checks that may be asked too, to tell apart mistakes that this one cannot.
+        `others` are checks that may be asked too, to tell apart mistakes that this one cannot;
+        name=False looks for no mistake.
         """
         chapter, start = candidate.chapter, time.monotonic()
         if not candidate.file.exists():
@@ -124,7 +137,7 @@ class Grader:
                 reply.word, reply.facts = "wrong" if said["facts"] else "passed", said["facts"]
         verdict = Verdict(check, reply.word, reply.facts, reply.header.get("frames", []),
                           output=candidate.output(), seconds=time.monotonic() - start)
-        if verdict.word in ("wrong", "error"):
+        if name and verdict.word in ("wrong", "error"):
             verdict.mistake = self._name(candidate, check, reply, others)
         return verdict
 

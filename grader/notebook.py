@@ -25,11 +25,11 @@ def check(chapter: str, part: str = "") -> None:
     if not any(part in check.name for check in grader.checks(found)):
         names = ", ".join(dict.fromkeys(c.function for c in grader.checks(found)))
         raise ValueError(f"no check of {found.stem} has {part!r} in its name; there are {names}")
-    verdicts = list(grader.grade(found, only=lambda check: part in check.name))
+    verdicts = list(grader.grade(found, only=lambda check: part in check.name, name_all=False))
     passed = sum(verdict.word == "passed" for verdict in verdicts)
     print(f"{found.stem}: {passed} of {len(verdicts)} checks passed ({report.words(verdicts)})")
     if failed := report.first_failure(verdicts):
         print("\n" + report.failure(failed, grader.setting))
-    for verdict in verdicts:
-        if verdict.word in ("todo", "waiting"):
-            print(f"  {verdict.word}: {verdict.check.rule}")
+    for line in dict.fromkeys(f"  {verdict.word}: {verdict.check.rule}" for verdict in verdicts
+                              if verdict.word in ("todo", "waiting")):
+        print(line)

@@ -87,8 +87,7 @@ class Submission:
     def ask(self, check: Check) -> Reply:
         """Ask one check, in a worker that has loaded the file; it never raises for what it finds."""
         try:
-            if self._broken is None and self._loaded_in is not self._place.open():
-                self._load()
+            self.load()
             return self._broken or self._read(*self._tell("ask", **self._setting.question(check)))
         except (TimedOut, Ended, FrameError) as error:
             return self._lost(error)
@@ -96,8 +95,10 @@ class Submission:
     def _tell(self, do: str, **arguments) -> tuple[dict, bytes]:
         return self._place.open().ask(do, self._setting.timeout, room=str(self.folder), **arguments)
 
-    def _load(self) -> None:
-        """Have the worker import the file; remember why, where that fails."""
+    def load(self) -> None:
+        """Have the worker import the file, if it has not; remember why, where that fails."""
+        if self._broken or self._loaded_in is self._place.open():
+            return
         scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device)
         try:
             found = self._tell("scan", **scan)

@@ -26,6 +26,8 @@ def run(grader: Grader, chosen: list[Chapter], screen: Screen | None = None) -> 
     keys = _keys(stop)
     seen = contents(chosen)
     screen.text(f"Watching {report.shown(chapters.EXERCISES)}. {HELP}")
+    if len(chosen) == 1:
+        grader.warm(chosen[0])
     with contextlib.suppress(KeyboardInterrupt):
         for _ in watch(chapters.EXERCISES, debounce=50, step=10, rust_timeout=500, stop_event=stop,
                        yield_on_timeout=True, raise_interrupt=True, ignore_permission_denied=True):
@@ -48,7 +50,7 @@ def contents(chosen: list[Chapter]) -> dict[Chapter, bytes | None]:
 
 def show(grader: Grader, chapter: Chapter, screen: Screen) -> None:
     """Grade one chapter and print its row and first failure."""
-    verdicts = list(grader.grade(chapter))
+    verdicts = list(grader.grade(chapter, name_all=False))
     screen.text(f"\n{time.strftime('%H:%M:%S')}  {report.row(chapter, verdicts)}")
     if failed := report.first_failure(verdicts):
         screen.text("\n" + report.failure(failed, grader.setting))
