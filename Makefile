@@ -12,7 +12,7 @@ watch: .venv/student          ## grade at every save
 
 test: .venv/maintainer lint   ## grade exercises/, then test the course itself
 	$(BIN)/python -m grader check; test $$? -le 1
-	$(BIN)/python -m pytest tests/course -q
+	$(BIN)/python -m pytest tests/course -q -n auto --dist worksteal
 	$(BIN)/python -m pytest --nbval notebooks -q -p tests.course.fresh_notebooks
 
 lint: .venv/maintainer

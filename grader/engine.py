@@ -41,7 +41,7 @@ class Suspect:
 
     submission: Submission
     words: str
-    asked: set[Check] = field(default_factory=set)
+    learnt: set[Check] = field(default_factory=set)
 
 
 class Grader:
@@ -129,13 +129,14 @@ class Grader:
         waiting = self._key.send("prepare", **self._of(check))
         reply = candidate.ask(check)
         self._receive_prepared(waiting, check)
-        if reply.word == "answer":
+        word, facts = reply.word, reply.facts
+        if word == "answer":
             said = self._tell("judge", reply, **self._of(check), rtol=check.rtol)
             if "refused" in said:
-                reply = Reply("crashed", [f"the answer cannot be read: {said['refused']}"], {})
+                word, facts = "crashed", [f"the answer cannot be read: {said['refused']}"]
             else:
-                reply.word, reply.facts = "wrong" if said["facts"] else "passed", said["facts"]
-        verdict = Verdict(check, reply.word, reply.facts, reply.header.get("frames", []),
+                word, facts = "wrong" if said["facts"] else "passed", said["facts"]
+        verdict = Verdict(check, word, facts, reply.header.get("frames", []),
                           output=candidate.output(), seconds=time.monotonic() - start)
         if name and verdict.word in ("wrong", "error"):
             verdict.mistake = self._name(candidate, check, reply, others)
@@ -208,11 +209,11 @@ class Grader:
         chapter = Chapter(check.chapter)
         for number in numbers:
             suspect = self.suspects(chapter)[number]
-            if check not in suspect.asked:
-                suspect.asked.add(check)
+            if check not in suspect.learnt:
+                suspect.learnt.add(check)
                 theirs = suspect.submission.ask(check)
                 if theirs.word in ("answer", "error"):
-                    self._tell("learn", theirs, **self._of(check), mistake=number)
+                    self._tell("learn", theirs, **self._of(check), rtol=check.rtol, mistake=number)
         return self._tell("liken", reply, **self._of(check), rtol=check.rtol)
 
     def _name(self, candidate: Submission, check: Check, reply: Reply, others) -> str:

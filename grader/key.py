@@ -24,7 +24,7 @@ class Key:
     def __init__(self):
         self.rooms: dict[str, Room] = {}
         self.right: dict[tuple, tuple] = {}
-        self.wrong: dict[tuple, dict[int, tuple]] = {}
+        self.wrong: dict[tuple, dict[int, tuple]] = {}     # of mistakes, with their wrong parts
 
     def serve(self, do: str, arguments: dict, body: bytes) -> dict:
         if do in ("judge", "learn", "liken"):       # these carry an answer
@@ -67,10 +67,11 @@ class Key:
             facts += [f"{path}: {said[0]}" if path else said[0], *said[1:]]
         return {"facts": facts}
 
-    def learn(self, chapter, question, mistake, reply, body) -> dict:
-        """Keep what a mistake answers."""
-        answer = wire.decode(reply["answer"], body) if "answer" in reply else None
-        self._mistakes(chapter, question)[mistake] = (reply, answer)
+    def learn(self, chapter, question, mistake, reply, rtol, body) -> dict:
+        """Keep what a mistake answers, if it is wrong."""
+        theirs = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        if wrong := self._wrong_parts(chapter, question, theirs, rtol):
+            self._mistakes(chapter, question)[mistake] = theirs, wrong
         return {}
 
     def liken(self, chapter, question, reply, rtol, body) -> dict:
@@ -82,10 +83,7 @@ class Key:
         mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
         likeness: dict[str, list[int]] = {"whole": [], "part": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
-        for number, theirs in self._mistakes(chapter, question).items():
-            wrong = self._wrong_parts(chapter, question, theirs, rtol)
-            if not wrong:
-                continue
+        for number, (theirs, wrong) in self._mistakes(chapter, question).items():
             same = self._agree(mine, theirs, wrong, rtol)
             kind = "against" if not same else "whole" if wrong.keys() >= mine_wrong.keys() else "part"
             likeness[kind].append(number)

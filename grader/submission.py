@@ -77,6 +77,7 @@ class Submission:
         self._loaded_in: Worker | None = None
         self._broken: Reply | None = None
         self._last_words = ""
+        self._replies: dict[Check, Reply] = {}
 
     def _source(self, other: Chapter, own: bool) -> Path:
         """This chapter and later ones come from the submission, never from the reference."""
@@ -85,7 +86,12 @@ class Submission:
         return chapters.source_folder(other, self.folder) if own else SOLUTIONS
 
     def ask(self, check: Check) -> Reply:
-        """Ask one check, in a worker that has loaded the file; it never raises for what it finds."""
+        """Ask one check, once, in a worker that has loaded the file; what it finds never raises."""
+        if check not in self._replies:
+            self._replies[check] = self._ask(check)
+        return self._replies[check]
+
+    def _ask(self, check: Check) -> Reply:
         try:
             self.load()
             return self._broken or self._read(*self._tell("ask", **self._setting.question(check)))

@@ -306,6 +306,19 @@ def test_stream_words(impl, draw):
     return shown(tokenizer.vocab[i] for i in tokenizer.encode_iterable(texts))
 
 
+@devices("cpu")
+def test_stream_odd_spaces(impl, draw):
+    """What a space is, SPLIT says: encode_iterable cuts only where its \\s matches.
+
+    str.isspace takes four control characters, U+001C to U+001F, for spaces. To SPLIT they are
+    signs, and a sign before them belongs to the same pre-token.
+    """
+    merges = [(b"!", b"\x1c"), (b" ", b"a")]
+    tokenizer = impl.Tokenizer(vocabulary(merges), merges)
+    streams = [["ab!\x1c", " a"], ["ab!\x1c\u00a0", " a\u2003", " a"]]
+    return [shown(tokenizer.vocab[i] for i in tokenizer.encode_iterable(texts)) for texts in streams]
+
+
 @points(2)
 @devices("cpu")
 def test_stream_special(impl, draw):

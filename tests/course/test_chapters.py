@@ -37,31 +37,24 @@ def test_stub_is_all_to_do(chapter, tmp_path):
 
 
 @EVERY_CHAPTER
-def test_every_mistake_is_caught_and_named(chapter, grader, tmp_path):
+def test_every_mistake_is_caught_and_named(chapter, grader):
     """At every check that a mistake breaks, the student reads its own sentence and no other.
 
     Two mistakes that answered every check alike could not both be named, so this also holds
-    them apart.
+    them apart. (A known mistake is a submission like any other, so it can be graded as one.)
     """
-    for number, mistake in enumerate(edits(chapter, "mistake")):
-        folder = mistake.write(chapter, tmp_path / str(number))
-        broken = [verdict for verdict in grader.grade(chapter, folder, hidden=True)
-                  if verdict.word != "passed"]
-        assert broken, f"no check catches: {mistake.words}"
+    everything, visible = grader.checks(chapter, hidden=True), grader.checks(chapter)
+    for suspect in grader.suspects(chapter):
+        broken = [verdict for check in everything
+                  if (verdict := grader.verdict(suspect.submission, check, everything)).word != "passed"]
         for verdict in broken:
-            assert verdict.word in ("wrong", "error"), (mistake.words, verdict)
-            assert verdict.mistake == mistake.words, report.failure(verdict, grader.setting)
-
-
-@EVERY_CHAPTER
-def test_a_visible_check_catches_every_mistake(chapter, tmp_path):
-    """A student without the hidden checks is told too."""
-    with Grader() as grader:
-        for number, mistake in enumerate(edits(chapter, "mistake")):
-            folder = mistake.write(chapter, tmp_path / str(number))
-            failed = report.first_failure(list(grader.grade(chapter, folder)))
-            assert failed, f"only hidden checks catch: {mistake.words}"
-            assert failed.mistake == mistake.words, report.failure(failed, grader.setting)
+            assert verdict.word in ("wrong", "error"), (suspect.words, verdict)
+            assert verdict.mistake == suspect.words, report.failure(verdict, grader.setting)
+        seen = next((verdict.check for verdict in broken if not verdict.check.hidden), None)
+        assert seen, f"no visible check catches: {suspect.words}"
+        shown = grader.verdict(suspect.submission, seen, visible)
+        assert shown.mistake == suspect.words, "without the hidden checks another is named"
+    grader.forget_suspects(chapter)
 
 
 @EVERY_CHAPTER

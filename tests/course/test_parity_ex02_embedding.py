@@ -100,33 +100,41 @@ def test_what_tying_saves_in_gpt2():
     assert sum(p.numel() for p in nn.ModuleList([embedding, unembedding]).parameters()) == 38_597_376
 
 
-@pytest.mark.parametrize("family, sizes, tied, table, total", [
-    ("GPT2", {}, True, 38_597_376, 124_439_808),
-    ("Llama", dict(vocab_size=128_256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
-                   num_attention_heads=32, num_key_value_heads=8, head_dim=64), True, 262_668_288, 1_235_814_400),
-    ("Llama", dict(vocab_size=128_256, hidden_size=4096, intermediate_size=14_336, num_hidden_layers=32,
-                   num_attention_heads=32, num_key_value_heads=8), False, 525_336_576, 8_030_261_248),
-    ("Qwen3", dict(vocab_size=151_936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
-                   num_attention_heads=16, num_key_value_heads=8, head_dim=128), True, 155_582_464, 596_049_920),
-    ("Gemma3", dict(vocab_size=262_144, hidden_size=1152, intermediate_size=6912, num_hidden_layers=26,
-                    num_attention_heads=4, num_key_value_heads=1, head_dim=256), True, 301_989_888, 999_885_952),
-], ids=["gpt2", "llama-3.2-1b", "llama-3-8b", "qwen3-0.6b", "gemma-3-1b"])
-def test_table_of_real_models(family, sizes, tied, table, total):
+REAL = {  # family, vocab, d_model, d_ff, layers, heads, kv_heads, head_dim, tied, the table, all
+    "gpt2": ("GPT2LMHead", 50_257, 768, None, 12, 12, None, None, True, 38_597_376, 124_439_808),
+    "llama-3.2-1b": ("Llama", 128_256, 2048, 8192, 16, 32, 8, 64, True, 262_668_288, 1_235_814_400),
+    "llama-3-8b": ("Llama", 128_256, 4096, 14_336, 32, 32, 8, 128, False, 525_336_576, 8_030_261_248),
+    "qwen3-0.6b": ("Qwen3", 151_936, 1024, 3072, 28, 16, 8, 128, True, 155_582_464, 596_049_920),
+    "qwen3-8b": ("Qwen3", 151_936, 4096, 12_288, 36, 32, 8, 128, False, 622_329_856, 8_190_735_360),
+    "gemma-3-1b": ("Gemma3", 262_144, 1152, 6912, 26, 4, 1, 256, True, 301_989_888, 999_885_952),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_table_of_real_models(name):
     """The lesson's table, from models of those sizes built without memory."""
     import transformers
-    config_class = {"Gemma3": "Gemma3TextConfig", "GPT2": "GPT2Config"}.get(family, f"{family}Config")
-    model_class = {"GPT2": "GPT2LMHeadModel"}.get(family, f"{family}ForCausalLM")
-    config = getattr(transformers, config_class)(**sizes, tie_word_embeddings=tied)
+    family, vocab, d_model, d_ff, layers, heads, kv_heads, head_dim, tied, table, total = REAL[name]
+    if family == "GPT2LMHead":
+        model_class, config = transformers.GPT2LMHeadModel, transformers.GPT2Config()
+        assert (config.vocab_size, config.n_embd, config.n_layer) == (vocab, d_model, layers)
+    else:
+        model_class = getattr(transformers, f"{family}ForCausalLM")
+        config_class = transformers.Gemma3TextConfig if family == "Gemma3" else model_class.config_class
+        config = config_class(
+            vocab_size=vocab, hidden_size=d_model, intermediate_size=d_ff, num_hidden_layers=layers,
+            num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
+            tie_word_embeddings=tied)
     with torch.device("meta"):
-        model = getattr(transformers, model_class)(config)
+        model = model_class(config)
     weights = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     assert (weights[0] is weights[1]) == tied
-    assert weights[0].numel() == table
+    assert weights[0].numel() == table == vocab * d_model
     assert sum(p.numel() for p in model.parameters()) == total
 
 
 def test_gemma_scales_what_it_looks_up():
-    """Gemma 3 multiplies the rows by √d_model, as Vaswani et al. do; our Embedding leaves it to the model."""
+    """Gemma 3 multiplies the rows by √d_model, as Vaswani et al. do; ours leaves it to the model."""
     import transformers
     sizes = dict(vocab_size=11, hidden_size=16, intermediate_size=8, num_hidden_layers=1,
                  num_attention_heads=2, num_key_value_heads=1, head_dim=8, pad_token_id=0)

@@ -87,8 +87,8 @@ def test_train_no_merges(impl, draw):
 @devices("cpu")
 def test_pretokenize_empty_special(impl, draw):
     """An empty special token would be found everywhere: it is refused."""
-    cut = lambda: list(impl.pretokenize("ab", [END, ""]))
-    return raises(ValueError, cut, names="special_tokens")
+    return raises(ValueError, lambda: next(impl.pretokenize("ab", [END, ""])),
+                  names="special_tokens")
 
 
 @devices("cpu")
