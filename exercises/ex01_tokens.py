@@ -1,7 +1,7 @@
 """Tokens: from text to numbers, by byte-pair encoding.
 
 Text is cut into pre-tokens, each pre-token into its UTF-8 bytes, and the bytes are merged,
-pair by pair, in the order in which the pairs were learnt from the training text.
+pair by pair, in the order in which the pairs were learned from the training text.
 """
 
 from collections import Counter, defaultdict
@@ -10,6 +10,9 @@ from functools import lru_cache
 from itertools import pairwise
 
 import regex
+
+Pair = tuple[bytes, bytes]
+Strings = list[str] | tuple[str, ...]
 
 # GPT-2's pattern (Radford et al., 2019). Given: every character of a text is in exactly one match.
 SPLIT = regex.compile(r"""
@@ -22,7 +25,7 @@ SPLIT = regex.compile(r"""
     """, regex.VERBOSE)
 
 
-def special_pattern(special_tokens: list[str] | tuple[str, ...]) -> regex.Pattern:
+def special_pattern(special_tokens: Strings) -> regex.Pattern:
     """A pattern that finds special tokens in a text, the longest where several fit.
 
     With no special tokens it finds nothing. Raises ValueError where one is empty.
@@ -30,7 +33,7 @@ def special_pattern(special_tokens: list[str] | tuple[str, ...]) -> regex.Patter
     raise NotImplementedError
 
 
-def pretokenize(text: str, special_tokens: list[str] | tuple[str, ...] = ()) -> Iterator[bytes]:
+def pretokenize(text: str, special_tokens: Strings = ()) -> Iterator[bytes]:
     """Cut text into pre-tokens, as UTF-8 bytes; joined, they are the text again.
 
     Special tokens come first: they are found from left to right and yielded whole. The text
@@ -41,7 +44,7 @@ def pretokenize(text: str, special_tokens: list[str] | tuple[str, ...] = ()) -> 
     raise NotImplementedError
 
 
-def count_pairs(tokens: list[bytes]) -> Counter[tuple[bytes, bytes]]:
+def count_pairs(tokens: list[bytes]) -> Counter[Pair]:
     """How often each pair of neighbours could be merged in one pre-token.
 
     Occurrences of a pair must not overlap: in a, a, a the pair (a, a) counts once, in a, a, a, a
@@ -50,7 +53,7 @@ def count_pairs(tokens: list[bytes]) -> Counter[tuple[bytes, bytes]]:
     raise NotImplementedError
 
 
-def merge_pair(tokens: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
+def merge_pair(tokens: list[bytes], pair: Pair) -> list[bytes]:
     """The tokens with every occurrence of the pair joined, from left to right, in a new list.
 
     a, a, a with the pair (a, a) becomes aa, a.
@@ -59,14 +62,14 @@ def merge_pair(tokens: list[bytes], pair: tuple[bytes, bytes]) -> list[bytes]:
 
 
 def train_bpe(
-    text: str, vocab_size: int, special_tokens: list[str] | tuple[str, ...] = ()
-) -> tuple[dict[int, bytes], list[tuple[bytes, bytes]]]:
+    text: str, vocab_size: int, special_tokens: Strings = ()
+) -> tuple[dict[int, bytes], list[Pair]]:
     """Learn a vocabulary of at most vocab_size tokens by byte-pair encoding.
 
-    Again and again the most frequent pair of neighbouring tokens, counted by count_pairs over all
-    pre-tokens of the text, becomes a new token; of pairs with the same count, the greatest tuple
-    of bytes. No pair spans two pre-tokens, and special tokens are not counted. It ends when the
-    vocabulary is full or no pair is left.
+    Again and again the most frequent pair of neighbours, counted by count_pairs over all
+    pre-tokens of the text, becomes a new token; of pairs with the same count, the greatest as a
+    tuple of bytes. No pair spans two pre-tokens, and special tokens are not counted. It ends when
+    the vocabulary is full or no pair is left.
 
     Returns (vocab, merges): ids 0–255 are the bytes, then come the merges in order, then the
     special tokens in the order given (Sennrich et al., 2016, arXiv 1508.07909; on bytes: GPT-2).
@@ -85,16 +88,11 @@ class Tokenizer:
     of the merges makes, and where it lacks one of special_tokens.
     """
 
-    def __init__(
-        self,
-        vocab: dict[int, bytes],
-        merges: list[tuple[bytes, bytes]],
-        special_tokens: list[str] | tuple[str, ...] = (),
-    ):
+    def __init__(self, vocab: dict[int, bytes], merges: list[Pair], special_tokens: Strings = ()):
         raise NotImplementedError
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text. In each pre-token the pair that was learnt first is merged first.
+        """The ids of a text. In each pre-token the pair that was learned first is merged first.
 
         That is: of all neighbours that are in merges, the pair of the lowest rank is merged
         wherever it stands, until no two neighbours are in merges. A special token is one id.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from grader import chapters
 from grader.engine import FINE, TIMEOUT, Grader
+from grader.submission import CourseError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
         return options.run(options)
     except KeyboardInterrupt:
         return 130
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, CourseError) as error:
         print(f"grader: {error}", file=sys.stderr)
         return 2
 

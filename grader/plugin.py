@@ -31,7 +31,6 @@ def pytest_configure(config):
     folder = config.getoption("submission")
     if folder and not folder.is_dir():
         raise pytest.UsageError(f"--submission {folder} is no folder")
-    config.addinivalue_line("markers", "course: a test of the course itself")
 
 
 def pytest_ignore_collect(collection_path, config):

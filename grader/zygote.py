@@ -48,10 +48,10 @@ def main() -> None:
 def _warm() -> None:
     """Import what nearly every exercise needs, so that no worker has to; no tensor is made."""
     import beartype
-    import einops._torch_specific   # noqa: F401
+    import einops._torch_specific  # noqa: F401
     import jaxtyping
-    import numpy.random             # noqa: F401
-    import regex                    # noqa: F401
+    import numpy.random  # noqa: F401
+    import regex  # noqa: F401
     import torch
 
     @jaxtyping.jaxtyped(typechecker=beartype.beartype)

@@ -242,7 +242,8 @@ def test_encode_special(impl, draw):
     """
     merges = pairs("t o", "> t", "| e", "< |")
     tokenizer = impl.Tokenizer(vocabulary(merges, [END]), merges, [END])
-    return {text: tokenizer.encode(text) for text in (f"to{END}to", f"<|en {END}")}
+    return {text: shown(tokenizer.vocab[i] for i in tokenizer.encode(text))
+            for text in (f"to{END}to", f"<|en {END}")}
 
 
 @devices("cpu")
@@ -332,7 +333,8 @@ def test_stream_special(impl, draw):
     tokenizer = impl.Tokenizer(vocabulary(merges, special), merges, special)
     streams = [["ab <|", "end", "|> ab"], ["ab <| new", " line |>ab"], ["a<|end|>", " <|x|>b"],
                ["ab <", " ab"], ["ab <| new line |>", " ab"]]
-    return {" / ".join(texts): list(tokenizer.encode_iterable(texts)) for texts in streams}
+    return {" / ".join(texts): shown(tokenizer.vocab[i] for i in tokenizer.encode_iterable(texts))
+            for texts in streams}
 
 
 @devices("cpu")

@@ -12,6 +12,7 @@ import time
 import xml.etree.ElementTree as xml
 
 import pytest
+import torch
 
 from grader import chapters, report
 from grader.chapters import ROOT
@@ -94,6 +95,13 @@ def test_bad_usage_is_explained(arguments, words):
     done = _run("-m", "grader", *arguments)
     assert done.returncode == 2
     assert words in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_said_in_a_line():
+    done = _check("3", "--submission", "solutions", "--device", "cuda")
+    assert done.returncode == 2
+    assert "no CUDA device" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_words_come_without_colour(student):
