@@ -53,10 +53,10 @@ def _printable(text: str) -> str:
 
 
 def _frame(frame: dict) -> str:
-    path, number = Path(str(frame.get("file"))), frame.get("line")
-    line = linecache.getline(str(path), number).strip() if type(number) is int else ""
+    path, number = Path(frame["file"]), frame["line"]
+    line = linecache.getline(str(path), number).strip()
     name = shown(path) if path.is_relative_to(ROOT) else path.name
-    return f"{name}:{number}, in {frame.get('function')}:\n    {line[:WIDTH - 16]}"
+    return f"{name}:{number}, in {frame['function']}:\n    {line[:WIDTH - 16]}"
 
 
 def _tail(output: str) -> str:

@@ -118,18 +118,20 @@ class Submission:
             self._broken.facts[0] += f", while {self.file.name} was imported"
 
     def _read(self, header: dict, body: bytes) -> Reply:
+        """What a reply says. It comes from a student's process, so its form is looked at closely."""
         match header:
-            case {"answer": _, "changed": list()}:
+            case {"answer": dict(), "changed": list(changed)} if _all(changed, int):
                 return Reply("answer", [], header, body)
-            case {"raised": str(kind), "message": str(message), "frames": list(), "named": list()}:
-                return Reply("error", [f"{kind}: {message}" if message else kind], header)
-            case {"todo": stem} if stem == self.chapter.stem:
+            case {"raised": str(kind), "message": str(message), "frames": list(frames),
+                  "named": list(named)} if _all(named, str) and all(map(_is_frame, frames)):
+                return Reply("error", [f"{kind[:99]}: {message[:2000]}" if message else kind[:99]], header)
+            case {"todo": str(stem)} if stem == self.chapter.stem:
                 return Reply("todo", ["this part is not written yet"], header)
-            case {"todo": stem}:
-                return Reply("waiting", [f"this needs a part of {stem}.py that is not written yet"],
+            case {"todo": str(stem)}:
+                return Reply("waiting", [f"this needs a part of {stem[:99]}.py that is not written yet"],
                              header)
-            case {"forbidden": list(uses)}:
-                return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
+            case {"forbidden": list(uses)} if all(map(_is_use, uses)):
+                return Reply("forbidden", [f"line {line} uses {name[:99]}, which is yours to write here"
                                            for line, name in uses], header)
         return self._lost(FrameError("it has none of the known forms"))
 
@@ -161,6 +163,19 @@ class Submission:
 
     def close(self) -> None:
         self._place.close()
+
+
+def _all(values: list, kind: type) -> bool:
+    return len(values) < 10_000 and all(type(value) is kind for value in values)
+
+
+def _is_frame(frame) -> bool:
+    return type(frame) is dict and all(type(frame.get(key)) is kind for key, kind in (
+        ("file", str), ("function", str), ("line", int)))
+
+
+def _is_use(use) -> bool:
+    return type(use) is list and [type(part) for part in use] == [int, str]
 
 
 def scan_request(chapter: Chapter, folders: dict, fallback: Path, device: str) -> dict:

@@ -93,3 +93,40 @@ def test_grading_without_fork(tmp_path):
         words = {v.check.name: v.word for v in fresh.grade(LINEAR, tmp_path)}
     assert words.pop("test_flops") == "wrong"
     assert set(words.values()) == {"passed"}
+
+
+FORGED = {
+    "frames that are none": {"raised": "X", "message": "", "frames": [1], "named": []},
+    "frames without a line": {"raised": "X", "message": "", "frames": [{"file": "f", "line": "1"}], "named": []},
+    "names that are none": {"raised": "X", "message": "", "frames": [], "named": [{}]},
+    "uses that are none": {"forbidden": [1, 2]},
+    "a chapter that is none": {"todo": ["ex03_linear"]},
+    "inputs that are none": {"answer": {"kind": "none"}, "changed": [[]]},
+    "an answer that is none": {"answer": 5, "changed": []},
+    "a tensor out of nothing": {"answer": {"kind": "tensor", "dtype": "float32", "shape": [9], "at": 0,
+                                           "device": "cpu", "requires_grad": False,
+                                           "aliases_input": False}, "changed": []},
+    "nothing": {},
+    "a verdict": {"verdict": "passed"},
+}
+
+
+@pytest.mark.parametrize("header", FORGED.values(), ids=FORGED)
+def test_forged_replies_are_not_believed(header, grader, tmp_path):
+    """A submission that takes over its own channel cannot hurt the side that reads."""
+    (tmp_path / "ex03_linear.py").write_text(LINEAR.solution.read_text("utf-8") + f"""
+
+import grader.worker
+
+write = grader.worker.write_frame
+
+
+def forge(stream, header, body=b""):
+    write(stream, {{"id": header["id"], **{header!r}}} if "answer" in header else header)
+
+
+grader.worker.write_frame = forge
+""", "utf-8")
+    verdicts = list(grader.grade(LINEAR, tmp_path))
+    assert {verdict.word for verdict in verdicts} == {"crashed"}
+    assert all(report.failure(verdict, grader.setting) for verdict in verdicts)
