@@ -82,6 +82,12 @@ def prerequisites(chapter: Chapter) -> list[Chapter]:
                    if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module})
 
 
+def needs(chapter: Chapter) -> list[Chapter]:
+    """Every chapter that this one builds on, through others too."""
+    found = set(prerequisites(chapter))
+    return sorted(found.union(*(needs(other) for other in found)))
+
+
 def make_stub(solution: str) -> str:
     """The student's file: each solution block becomes `raise NotImplementedError`."""
     stub = _BLOCK.sub(r"\1raise NotImplementedError\n", solution)

@@ -43,9 +43,12 @@ def run(grader: Grader, chosen: list[Chapter], screen: Screen | None = None) -> 
                 screen.text(HELP)
 
 
-def contents(chosen: list[Chapter]) -> dict[Chapter, bytes | None]:
-    """What each chapter's file holds now."""
-    return {c: c.exercise.read_bytes() if c.exercise.exists() else None for c in chosen}
+def contents(chosen: list[Chapter]) -> dict[Chapter, list[bytes]]:
+    """What each chapter's verdicts depend on: its file and, once begun, those it builds on."""
+    def read(chapter: Chapter) -> bytes:
+        return chapter.exercise.read_bytes() if chapter.exercise.exists() else b""
+    return {chapter: [read(chapter)] + [read(other) for other in chapters.needs(chapter)
+                                        if chapters.started(chapter)] for chapter in chosen}
 
 
 def show(grader: Grader, chapter: Chapter, screen: Screen) -> None:

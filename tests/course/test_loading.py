@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import chapters, loader
+from grader import chapters, loader, watch
 from grader.chapters import ROOT, Chapter
 from grader.engine import Grader
 
@@ -109,6 +109,16 @@ def test_a_submission_uses_the_reference_for_earlier_chapters(course):
     LAST.exercise.write_text(LAST_SOLUTION)
     assert _words(LAST, course / "exercises") == ["passed"]
     assert _words(FIRST, course / "exercises") == ["passed", "wrong"]
+
+
+def test_watch_sees_a_save_in_a_chapter_that_another_builds_on(course):
+    before = watch.contents([FIRST, LAST])
+    _write(FIRST, "return 2", "return 5")
+    assert [c for c, seen in watch.contents([FIRST, LAST]).items() if seen != before[c]] == [FIRST]
+    LAST.exercise.write_text(LAST_SOLUTION)
+    before = watch.contents([FIRST, LAST])
+    _write(FIRST, "return 2", "return 6")
+    assert [c for c, seen in watch.contents([FIRST, LAST]).items() if seen != before[c]] == [FIRST, LAST]
 
 
 def test_comments_and_spacing_are_no_beginning(course):
