@@ -1,7 +1,6 @@
 """Submission + checks + key → verdicts. Every front end calls this, and decides nothing itself."""
 
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,7 +56,7 @@ class Grader:
         self._nursery = Nursery(fork)
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
         self._suspects: dict[Chapter, list[Suspect]] = {}
-        self._opened: set[Chapter] = set()
+        self._known: set[Check] = set()     # what the reference has been asked
         self._scratch = tempfile.TemporaryDirectory(prefix="grader-")
 
     @cached_property
@@ -102,6 +101,11 @@ class Grader:
         asked = [check for check in self.checks(chapter, hidden) if only(check)]
         candidate, name = self.submission(chapter, folder), True
         try:
+            if candidate.file.exists():     # both sides at once, each on a core of its own
+                waiting = self._prepare(asked)
+                for check in asked:
+                    candidate.ask(check)
+                self._prepared(waiting)
             for check in asked:
                 verdict = self.verdict(candidate, check, asked, name)
                 name = name_all or (name and verdict.word in FINE)
@@ -111,7 +115,7 @@ class Grader:
 
     def warm(self, chapter: Chapter) -> None:
         """Load the chapter's reference and its mistakes, so that the next verdict is quick."""
-        self._open(chapter)
+        self._prepared(self._prepare(self.checks(chapter)))
         for suspect in self.suspects(chapter):
             suspect.submission.load()
 
@@ -122,13 +126,10 @@ class Grader:
         `others` are checks that may be asked too, to tell apart mistakes that this one cannot;
         name=False looks for no mistake.
         """
-        chapter, start = candidate.chapter, time.monotonic()
         if not candidate.file.exists():
             return Verdict(check, "todo", [f"there is no {candidate.file.name} in its folder"])
-        self._open(chapter)
-        waiting = self._key.send("prepare", **self._of(check))
+        self._prepared(self._prepare([check]))
         reply = candidate.ask(check)
-        self._receive_prepared(waiting, check)
         word, facts = reply.word, reply.facts
         if word == "answer":
             said = self._tell("judge", reply, **self._of(check), rtol=check.rtol)
@@ -137,16 +138,14 @@ class Grader:
             else:
                 word, facts = "wrong" if said["facts"] else "passed", said["facts"]
         verdict = Verdict(check, word, facts, reply.header.get("frames", []),
-                          output=candidate.output(), seconds=time.monotonic() - start)
+                          output=reply.output, seconds=reply.seconds)
         if name and verdict.word in ("wrong", "error"):
             verdict.mistake = self._name(candidate, check, reply, others)
         return verdict
 
     def judge_here(self, check: Check, answer: dict, body: bytes) -> list[str]:
         """The facts about an answer that was given in the front end's own process."""
-        chapter = Chapter(check.chapter)
-        self._open(chapter)
-        self._receive_prepared(self._key.send("prepare", **self._of(check)), check)
+        self._prepared(self._prepare([check]))
         return self._tell("judge", Reply("answer", [], answer, body),
                           **self._of(check), rtol=check.rtol)["facts"]
 
@@ -156,35 +155,35 @@ class Grader:
         return {"chapter": check.chapter, "question": self.setting.question(check)}
 
     def _tell(self, do: str, reply: Reply | None = None, **arguments) -> dict:
-        """Ask the key; its failing is the course's failing."""
+        """Ask the key, and wait."""
         if reply:
             arguments["reply"] = reply.header
-        try:
-            return self._key.ask(do, body=reply.body if reply else b"", **arguments)[0]
-        except (Ended, FrameError) as error:
-            raise CourseError(f"{arguments['chapter']}: the trusted side could not {do}: {error}\n"
-                              f"{self._key.output()[-2000:]}") from error
+        return self._hear(self._key.send(do, body=reply.body if reply else b"", **arguments))
 
-    def _receive_prepared(self, waiting: int, check: Check) -> None:
+    def _hear(self, number: int) -> dict:
+        """The key's reply to a request; its failing is the course's failing."""
         try:
-            broken = self._key.receive(waiting)[0]["broken"]
+            return self._key.receive(number)[0]
         except (Ended, FrameError) as error:
-            raise CourseError(f"{check.chapter}, {check.name}: the reference gave no answer: {error}"
-                              f"\n{self._key.output()[-2000:]}") from error
-        if broken:
-            raise CourseError(f"{check.chapter}, {check.name}: the reference cannot answer: {broken}")
+            raise CourseError(f"the trusted side failed: {error}\n{self._key.output()[-2000:]}") from error
 
-    def _open(self, chapter: Chapter) -> None:
-        """Have the key load the chapter's reference."""
-        if chapter in self._opened:
-            return
+    def _prepare(self, asked: list[Check]) -> int | None:
+        """Have the key ask the reference what it has not been asked; `_prepared` waits for it."""
+        new = [check for check in asked if check not in self._known]
+        if not new:
+            return None
+        chapter = Chapter(new[0].chapter)
         if not chapter.solution.exists():
             raise CourseError(f"{chapter.stem} has no reference to compare with")
+        self._known.update(new)
         folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
-        scan = scan_request(chapter, folders, SOLUTIONS, self.setting.device)
-        if broken := self._tell("open", **scan)["broken"]:
-            raise CourseError(f"{chapter.stem}: the reference cannot be loaded: {broken}")
-        self._opened.add(chapter)
+        return self._key.send(
+            "prepare", questions=[self.setting.question(check) for check in new],
+            scan=scan_request(chapter, folders, SOLUTIONS, self.setting.device))
+
+    def _prepared(self, waiting: int | None) -> None:
+        if waiting and (broken := self._hear(waiting)["broken"]):
+            raise CourseError(f"the reference cannot answer: {broken}")
 
     # -- naming mistakes -----------------------------------------------------------------------
 
@@ -227,12 +226,12 @@ class Grader:
 
     def _tell_apart(self, candidate: Submission, others: list[Check], fits: list[int]) -> list[int]:
         """Of mistakes that answer one check alike, those that fit the other checks best."""
+        self._prepared(self._prepare(others))
         score = dict.fromkeys(fits, 0)
         for check in others:
             reply = candidate.ask(check)
             if reply.word not in ("answer", "error"):
                 continue
-            self._receive_prepared(self._key.send("prepare", **self._of(check)), check)
             likeness = self._liken(check, reply, fits)
             for number in fits:
                 score[number] += (number in likeness["whole"] + likeness["part"])

@@ -31,7 +31,7 @@ class Key:
     def serve(self, do: str, arguments: dict, body: bytes) -> dict:
         if do in ("judge", "learn", "liken"):       # these carry an answer
             return getattr(self, do)(**arguments, body=body)
-        if do in ("collect", "open", "prepare"):
+        if do in ("collect", "prepare"):
             return getattr(self, do)(**arguments)
         raise ValueError(f"unknown request {do!r}")
 
@@ -41,24 +41,22 @@ class Key:
                  for check in checks.collect(Path(path), chapter, hidden == "hidden")]
         return {"checks": [dataclasses.asdict(check) for check in found]}
 
-    def open(self, **scan) -> dict:
-        """Load a chapter's reference."""
-        if scan["device"] == "cuda" and not torch.cuda.is_available():
-            return {"broken": "torch finds no CUDA device here"}
-        room = Room()
-        broken = room.scan(**scan) or room.load()
-        if not broken:
-            self.rooms[scan["chapter"]] = room
-        return {"broken": broken}
-
-    def prepare(self, chapter: str, question: dict) -> dict:
-        """Ask the reference, once per question."""
-        place = (chapter, *sorted(question.items()))
-        if place not in self.right:
+    def prepare(self, scan: dict, questions: list) -> dict:
+        """Load a chapter's reference and ask it these questions. {"broken": why not} or nothing."""
+        chapter = scan["chapter"]
+        if chapter not in self.rooms:
+            if scan["device"] == "cuda" and not torch.cuda.is_available():
+                return {"broken": "torch finds no CUDA device here"}
+            room = Room()
+            if broken := room.scan(**scan) or room.load():
+                return {"broken": f"{chapter}: {broken}"}
+            self.rooms[chapter] = room
+        for question in questions:
             reply, body = self.rooms[chapter].ask(**question)
-            self.right[place] = (reply, wire.decode(reply["answer"], body)) \
-                if "answer" in reply else (reply, None)
-        return {"broken": self.right[place][0] if self.right[place][1] is None else {}}
+            if "answer" not in reply:
+                return {"broken": f"{chapter}, {question['function']}: {reply}"}
+            self.right[_place(chapter, question)] = reply, wire.decode(reply["answer"], body)
+        return {"broken": None}
 
     def judge(self, chapter, question, reply, rtol, body) -> dict:
         """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
@@ -94,11 +92,11 @@ class Key:
         return likeness
 
     def _mistakes(self, chapter, question) -> dict:
-        return self.wrong.setdefault((chapter, *sorted(question.items())), {})
+        return self.wrong.setdefault(_place(chapter, question), {})
 
     def _wrong_parts(self, chapter, question, given: tuple, rtol) -> dict[str, list[str]]:
         """The parts of an answer that are wrong, by path."""
-        right_reply, right = self.right[(chapter, *sorted(question.items()))]
+        right_reply, right = self.right[_place(chapter, question)]
         reply, answer = given
         if answer is None:
             return {"": [reply.get("raised", "stopped")]}
@@ -125,6 +123,10 @@ class Key:
             if compare.differences(one, other, device, rtol):
                 return False
         return True
+
+
+def _place(chapter: str, question: dict) -> tuple:
+    return chapter, *sorted(question.items())
 
 
 def _same_exception(mine: dict, theirs: dict) -> bool:

@@ -1,8 +1,9 @@
 """One chapter's file, a student's or a known mistake's, in a worker that may die at any time."""
 
 import signal
+import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import chapters
@@ -24,6 +25,8 @@ class Reply:
     facts: list[str]
     header: dict
     body: bytes = b""
+    output: str = ""            # what the submission printed meanwhile
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,12 @@ class Submission:
     def ask(self, check: Check) -> Reply:
         """Ask one check, once, in a worker that has loaded the file; what it finds never raises."""
         if check not in self._replies:
-            self._replies[check] = self._ask(check)
+            start = time.monotonic()
+            reply = self._ask(check)
+            output, self._last_words = self._last_words, ""
+            if self._place.worker:
+                output += self._place.worker.output()
+            self._replies[check] = replace(reply, output=output, seconds=time.monotonic() - start)
         return self._replies[check]
 
     def _ask(self, check: Check) -> Reply:
@@ -150,11 +158,6 @@ class Submission:
                 "SIGKILL": ", most likely for the memory it took"}
         name = names.get(-error.status, str(-error.status))
         return Reply("crashed", [f"the process was ended by {name}{said.get(name, '')}"], {})
-
-    def output(self) -> str:
-        """What it printed since last asked."""
-        words, self._last_words = self._last_words, ""
-        return words + (self._place.worker.output() if self._place.worker else "")
 
     @property
     def pid(self) -> int | None:

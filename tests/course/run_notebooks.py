@@ -27,11 +27,23 @@ def run(path: Path) -> None:
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict(
             {key: value for key, value in cell.metadata.items() if key == "tags"})
-        for output in cell.get("outputs", []):
-            output.get("metadata", {}).clear()
+        if "outputs" in cell:
+            cell.outputs = _joined(cell.outputs)
     draft = path.with_suffix(".part")
     nbformat.write(notebook, draft)
     os.replace(draft, path)
+
+
+def _joined(outputs: list) -> list:
+    """Outputs without metadata, neighbouring prints as one: how they were cut differs by chance."""
+    joined = []
+    for output in outputs:
+        output.get("metadata", {}).clear()
+        if joined and output.output_type == "stream" and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def main() -> None:
