@@ -1,0 +1,198 @@
+"""Positions: telling the model where.
+
+Absolute positions are added to the token vectors: sinusoidal, learned. Relative ones are added
+to the attention scores: a clipped bias, T5's buckets, ALiBi's slopes. What holds no parameter is
+made on torch's default device.
+"""
+
+import math
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+STD = 0.02  # the spread of chapter 02's embedding
+
+
+def sinusoidal_encoding(
+    seq_len: int, d_model: int, base: float | int = 10_000.0
+) -> Float[Tensor, "{seq_len} {d_model}"]:
+    """A row per position p = 0 … seq_len − 1, in float32, to be added to the token vectors.
+
+    row[2i] = sin(p · base^(−2i / d_model)), row[2i + 1] = cos(p · base^(−2i / d_model)): sine on
+    even features, cosine on odd. (Vaswani et al., 2017, arXiv:1706.03762)
+
+    Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0.
+    """
+    # BEGIN SOLUTION
+    if seq_len < 1:
+        raise ValueError(f"seq_len must be at least 1, got {seq_len}")
+    if d_model < 2 or d_model % 2:
+        raise ValueError(f"d_model must be even and at least 2, got {d_model}")
+    if base <= 0:
+        raise ValueError(f"base must be above 0, got {base}")
+    frequencies = base ** (-torch.arange(0, d_model, 2, dtype=torch.float32) / d_model)
+    positions = torch.arange(seq_len, dtype=torch.float32)
+    angles = torch.outer(positions, frequencies)
+    pairs = torch.stack([angles.sin(), angles.cos()])
+    return rearrange(pairs, "two seq pair -> seq (pair two)")
+    # END SOLUTION
+
+
+class LearnedPositions(nn.Module):
+    """A trained vector per position, to be added to the token vectors.
+
+    weight: (max_seq_len, d_model), normal with σ = 0.02, truncated at ±3σ, as chapter 02's
+    Embedding. (Gehring et al., 2017, arXiv:1705.03122; GPT-2)
+
+    Raises ValueError where a size is below 1.
+    """
+
+    def __init__(self, max_seq_len: int, d_model: int):
+        super().__init__()
+        # BEGIN SOLUTION
+        if max_seq_len < 1:
+            raise ValueError(f"max_seq_len must be at least 1, got {max_seq_len}")
+        if d_model < 1:
+            raise ValueError(f"d_model must be at least 1, got {d_model}")
+        weight = torch.empty(max_seq_len, d_model)
+        self.weight = nn.Parameter(nn.init.trunc_normal_(weight, std=STD, a=-3 * STD, b=3 * STD))
+        # END SOLUTION
+
+    def forward(self, positions: Int[Tensor, "*batch seq"]) -> Float[Tensor, "*batch seq d_model"]:
+        """weight[positions]: the vector of each token's position, counted from 0.
+
+        Positions are given, not counted here: a token that is decoded after 7 others is at
+        position 7, and a left-padded row starts at 0 after its padding.
+
+        Raises ValueError, naming positions and the value, where one is outside [0, max_seq_len).
+        """
+        # BEGIN SOLUTION
+        max_seq_len = self.weight.shape[0]
+        if positions.numel():
+            low, high = map(int, positions.aminmax())
+            if low < 0 or high >= max_seq_len:
+                bad = low if low < 0 else high
+                raise ValueError(f"positions must be in [0, {max_seq_len}), got {bad}")
+        return self.weight[positions]
+        # END SOLUTION
+
+
+def relative_distance(q_len: int, k_len: int) -> Int[Tensor, "{q_len} {k_len}"]:
+    """How far each key is from each query: key position − query position, in int64.
+
+    Negative is the past, 0 the token itself, positive the future. The keys are at 0 … k_len − 1
+    and the queries are the last q_len of them, as while decoding with a cache.
+
+    Raises ValueError where q_len is below 1 or above k_len.
+    """
+    # BEGIN SOLUTION
+    if not 1 <= q_len <= k_len:
+        raise ValueError(f"q_len must be at least 1 and at most k_len = {k_len}, got {q_len}")
+    keys = torch.arange(k_len)
+    queries = keys[k_len - q_len :]
+    return keys - queries[:, None]
+    # END SOLUTION
+
+
+class ClippedRelativeBias(nn.Module):
+    """A trained number per head and distance, to be added to the attention scores.
+
+    weight: (heads, 2 · max_distance + 1), zeros at the start. Column 0 is distance
+    −max_distance, column max_distance is distance 0, the last is +max_distance. Farther tokens
+    count as at ±max_distance. (Clipping: Shaw et al., 2018, arXiv:1803.02155, who learn a vector
+    where this has a number; the number: Raffel et al., 2020, arXiv:1910.10683.)
+
+    Raises ValueError where heads or max_distance is below 1.
+    """
+
+    def __init__(self, heads: int, max_distance: int):
+        super().__init__()
+        # BEGIN SOLUTION
+        if heads < 1:
+            raise ValueError(f"heads must be at least 1, got {heads}")
+        if max_distance < 1:
+            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+        self.max_distance = max_distance
+        self.weight = nn.Parameter(torch.zeros(heads, 2 * max_distance + 1))
+        # END SOLUTION
+
+    def forward(self, q_len: int, k_len: int) -> Float[Tensor, "heads {q_len} {k_len}"]:
+        """bias[h, q, k] = weight[h, clip(distance, ±max_distance) + max_distance].
+
+        distance is relative_distance(q_len, k_len), and its ValueError is this one's too.
+        """
+        # BEGIN SOLUTION
+        distance = relative_distance(q_len, k_len)
+        columns = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return self.weight[:, columns]
+        # END SOLUTION
+
+
+def t5_bucket(
+    distance: Int[Tensor, "*shape"],
+    num_buckets: int = 32,
+    max_distance: int = 128,
+    bidirectional: bool = True,
+) -> Int[Tensor, "*shape"]:
+    """The bucket, 0 … num_buckets − 1, of each distance (key − query), in int64.
+
+    Bidirectional: the first half of the buckets (num_buckets // 2) is for the past and the token
+    itself, the second for the future. Otherwise all are for the past, and the future counts as
+    distance 0. Of the n buckets on a side, the first m = n // 2 hold one distance each: d < m is
+    in bucket d. The others grow with the logarithm up to max_distance; beyond it all share the
+    last one: min(m + ⌊log(d / m) / log(max_distance / m) · (n − m)⌋, n − 1).
+    (Raffel et al., 2020, arXiv:1910.10683)
+
+    Raises ValueError where num_buckets leaves m below 1, or max_distance is not above m.
+    """
+    # BEGIN SOLUTION
+    n = num_buckets // 2 if bidirectional else num_buckets
+    m = n // 2
+    if m < 1:
+        raise ValueError(f"num_buckets must be at least {4 if bidirectional else 2}, "
+                         f"got {num_buckets}")
+    if max_distance <= m:
+        raise ValueError(f"max_distance must be above {m}, got {max_distance}")
+    start = n * (distance > 0).long() if bidirectional else 0
+    far = distance.abs() if bidirectional else -distance.clamp(max=0)
+    # float32, as in T5: the trained tables were indexed with its rounding
+    growth = (far.clamp(min=m).float() / m).log() / math.log(max_distance / m)
+    wide = (m + (growth * (n - m)).long()).clamp(max=n - 1)
+    return start + torch.where(far < m, far.long(), wide)
+    # END SOLUTION
+
+
+def alibi_slopes(heads: int) -> Float[Tensor, "{heads}"]:
+    """How steeply each head's bias falls with distance, in float32.
+
+    For n heads, n a power of two: 2^(−8/n), 2^(−16/n), … 2^(−8). For other numbers, with n the
+    largest power of two below: first the n slopes of n heads, then the 1st, 3rd, 5th, … slope of
+    2n heads, until there are enough. (Press et al., 2022, arXiv:2108.12409, and their code)
+
+    Raises ValueError where heads is below 1.
+    """
+    # BEGIN SOLUTION
+    if heads < 1:
+        raise ValueError(f"heads must be at least 1, got {heads}")
+    n = 2 ** (heads.bit_length() - 1)
+    exponents = [8 * i / n for i in range(1, n + 1)]
+    exponents += [8 * i / (2 * n) for i in range(1, 2 * n, 2)]
+    return 2.0 ** -torch.tensor(exponents[:heads])
+    # END SOLUTION
+
+
+def alibi_bias(heads: int, q_len: int, k_len: int) -> Float[Tensor, "{heads} {q_len} {k_len}"]:
+    """Attention with linear biases: −slope · distance for the past, 0 for the future.
+
+    bias[h, q, k] = alibi_slopes(heads)[h] · min(relative_distance(q_len, k_len)[q, k], 0), in
+    float32, to be added to the attention scores. A causal mask hides the future anyway.
+    (Press et al., 2022, arXiv:2108.12409)
+
+    Raises ValueError where heads is below 1, or q_len is below 1 or above k_len.
+    """
+    # BEGIN SOLUTION
+    past = relative_distance(q_len, k_len).clamp(max=0)
+    return alibi_slopes(heads)[:, None, None] * past
+    # END SOLUTION

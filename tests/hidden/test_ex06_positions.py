@@ -1,0 +1,131 @@
+"""Chapter 06 on other shapes, dtypes and extremes."""
+
+import torch
+
+from grader import dtypes, points, raises, shares_memory
+
+
+def test_sinusoid_smallest(impl, draw):
+    """Two features make one pair, which turns by 1; one position is one row; base may be an int."""
+    return {"2 features": impl.sinusoidal_encoding(4, 2, base=7),
+            "1 position": impl.sinusoidal_encoding(1, 4)}
+
+
+@points(2)
+def test_sinusoid_wide(impl, draw):
+    """The paper's width, 512, over 40 positions."""
+    return impl.sinusoidal_encoding(40, 512)
+
+
+def test_sinusoid_rows_stay(impl, draw):
+    """A longer table begins with the shorter one, and nothing in it trains."""
+    long, short = impl.sinusoidal_encoding(9, 6), impl.sinusoidal_encoding(4, 6)
+    return {"same rows": bool((long[:4] == short).all()), "trains": long.requires_grad}
+
+
+@points(2)
+@dtypes("float16", "float64")
+def test_learned_dtypes(impl, draw, dtype):
+    """The rows come in the weight's dtype, for int32 positions, in any number of batch axes."""
+    learned = draw.fill(impl.LearnedPositions(6, 4)).to(dtype)
+    positions = draw.ints(6, 2, 1, 3)
+    return [learned(positions.int()), learned(positions[0, 0])]
+
+
+def test_learned_left_padding(impl, draw):
+    """A left-padded batch: padding is at position 0, and each text starts at 0."""
+    learned = draw.fill(impl.LearnedPositions(6, 4))
+    return learned(torch.tensor([[0, 0, 0, 1], [0, 1, 2, 3]], device=draw.device))
+
+
+def test_learned_non_contiguous(impl, draw):
+    """Positions whose axes were swapped give the same rows."""
+    return draw.fill(impl.LearnedPositions(6, 4))(draw.ints(6, 4, 3).T)
+
+
+def test_learned_is_a_copy(impl, draw):
+    """Writing into the result leaves the table alone."""
+    learned = draw.fill(impl.LearnedPositions(6, 4))
+    return shares_memory(learned(torch.arange(6, device=draw.device)), learned.weight)
+
+
+def test_learned_bad_sizes(impl, draw):
+    """An empty table is refused."""
+    return [raises(ValueError, lambda: impl.LearnedPositions(0, 4), names="max_seq_len"),
+            raises(ValueError, lambda: impl.LearnedPositions(4, 0), names="d_model")]
+
+
+def test_state_dicts(impl, draw):
+    """Checkpoints hold one tensor each, named weight."""
+    modules = [impl.LearnedPositions(6, 4), impl.ClippedRelativeBias(2, 3)]
+    return [{name: str(tuple(tensor.shape)) for name, tensor in module.state_dict().items()}
+            for module in modules]
+
+
+def test_moves_with_the_module(impl, draw):
+    """The tables go wherever the module is sent."""
+    modules = [impl.LearnedPositions(6, 4), impl.ClippedRelativeBias(2, 3)]
+    return [module.to("meta").weight.device.type for module in modules]
+
+
+def test_distance_one_query(impl, draw):
+    """The newest token alone: every key is at its own distance behind, the last at 0."""
+    return [impl.relative_distance(1, 6), impl.relative_distance(1, 1)]
+
+
+@points(2)
+@dtypes("float32", "bfloat16")
+def test_clipped_decoding(impl, draw, dtype):
+    """While decoding, 2 queries meet 7 keys; the bias has the weight's dtype."""
+    return draw.fill(impl.ClippedRelativeBias(2, 3)).to(dtype)(2, 7)
+
+
+def test_clipped_short_sequence(impl, draw):
+    """A sequence shorter than max_distance uses the middle of the table."""
+    bias = draw.fill(impl.ClippedRelativeBias(2, 6))
+    return [bias(3, 3), bias(1, 1)]
+
+
+def test_clipped_agrees_with_itself(impl, draw):
+    """The last queries' rows are the same, asked alone or with all the others."""
+    bias = draw.fill(impl.ClippedRelativeBias(2, 2))
+    return bool((bias(6, 6)[:, -2:] == bias(2, 6)).all())
+
+
+@points(2)
+def test_bucket_any_shape(impl, draw):
+    """Distances of any shape and integer dtype: a scalar, a table, a batch of tables."""
+    d = draw.ints(400, 2, 3, 4) - 200
+    return [impl.t5_bucket(d), impl.t5_bucket(d[0].int()), impl.t5_bucket(d[0, 0, 0]),
+            impl.t5_bucket(d.transpose(0, 2), bidirectional=False)]
+
+
+def test_bucket_very_far(impl, draw):
+    """Past max_distance everything shares the last bucket, at a million tokens too."""
+    d = torch.tensor([-1_000_000, -5000, 5000, 1_000_000], device=draw.device)
+    return [impl.t5_bucket(d), impl.t5_bucket(d, bidirectional=False)]
+
+
+def test_bucket_smallest(impl, draw):
+    """Two buckets on one side, four on two, are the fewest; odd numbers waste one."""
+    d = torch.arange(-9, 10, device=draw.device)
+    return [impl.t5_bucket(d, 2, 5, False), impl.t5_bucket(d, 4, 5), impl.t5_bucket(d, 9, 7),
+            raises(ValueError, lambda: impl.t5_bucket(d, 1, 5, False), names="num_buckets")]
+
+
+@points(2)
+def test_slopes_many(impl, draw):
+    """Slopes for 1, 2, 3, 7, 16, 25 and 40 heads."""
+    return [impl.alibi_slopes(heads) for heads in (1, 2, 3, 7, 16, 25, 40)]
+
+
+@points(2)
+def test_alibi_decoding(impl, draw):
+    """3 queries at the end of 8 keys, 5 heads."""
+    return impl.alibi_bias(5, 3, 8)
+
+
+def test_alibi_bad_sizes(impl, draw):
+    """What ALiBi is made of refuses for it: queries that no key has, no heads."""
+    return [raises(ValueError, lambda: impl.alibi_bias(4, 5, 3), names="q_len"),
+            raises(ValueError, lambda: impl.alibi_bias(0, 3, 3), names="heads")]

@@ -1,0 +1,218 @@
+"""What chapter 04 asks of LayerNorm, RMSNorm and the backward pass of RMSNorm."""
+
+from grader import dtypes, points, raises, tolerance
+
+FORBIDDEN = {
+    "torch.nn.LayerNorm", "torch.nn.RMSNorm", "torch.nn.GroupNorm", "torch.nn.BatchNorm1d",
+    "torch.nn.InstanceNorm1d",
+    "torch.nn.functional.layer_norm", "torch.nn.functional.rms_norm",
+    "torch.nn.functional.group_norm", "torch.nn.functional.batch_norm",
+    "torch.nn.functional.instance_norm",
+    "torch.layer_norm", "torch.native_layer_norm", "torch.rms_norm", "torch.group_norm",
+    "torch.native_group_norm", "torch.batch_norm", "torch.instance_norm",
+}
+
+
+def test_layer_parameters(impl, draw):
+    """LayerNorm has two parameters, weight (all ones) and bias (all zeros), of shape (d_model,).
+
+    A tensor trains only if it is wrapped in nn.Parameter and assigned to self in __init__.
+    """
+    return {name: {"shape": str(tuple(p.shape)), "starts at": p.unique().tolist()}
+            for name, p in impl.LayerNorm(6).named_parameters()}
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16", "float64")
+def test_layer_forward(impl, draw, dtype):
+    """LayerNorm computes (x − μ) / √(σ² + eps) for each token, in the dtype of x.
+
+    Mean and variance run over the last axis, the features, and nothing else. The variance
+    divides by d_model. Compute in float32 at least, keep float64, cast back to the dtype of x.
+    """
+    return impl.LayerNorm(6).to(dtype)(draw(2, 3, 6).to(dtype))
+
+
+def test_layer_weight_and_bias(impl, draw):
+    """LayerNorm ends with · weight + bias, one number of each for each feature.
+
+    Broadcasting stretches both over the batch.
+    """
+    return draw.fill(impl.LayerNorm(6))(draw(2, 3, 6))
+
+
+def test_layer_eps(impl, draw):
+    """In LayerNorm eps is added to the variance, under the root.
+
+    The features here are quiet, about 0.1, and eps is large, 0.5: where it stands decides the
+    result. Use the eps that was given, not a number of your own.
+    """
+    return impl.LayerNorm(6, eps=0.5)(draw(2, 3, 6, scale=0.1))
+
+
+@tolerance(0.02)
+def test_layer_far_from_zero(impl, draw):
+    """LayerNorm of features near 10,000, which differ by about 1, is right.
+
+    Subtract the mean first, then square. Here float32 leaves the mean uncertain by about 0.001,
+    so 2 % is allowed; the squares, 100,000,000, are uncertain by 8, and so is any difference of
+    their means.
+    """
+    return impl.LayerNorm(64)(draw(2, 3, 64) + 10000)
+
+
+@dtypes("float16", "bfloat16", "float32")
+def test_layer_large_values(impl, draw, dtype):
+    """LayerNorm of features near 1,000 is right in every precision.
+
+    1,000 squared is past float16's largest number, 65,504. Go to float32 before anything is
+    squared or added up.
+    """
+    return impl.LayerNorm(64).to(dtype)(draw(2, 8, 64, scale=1000.0).to(dtype))
+
+
+def test_layer_batch_ranks(impl, draw):
+    """LayerNorm takes any number of axes before the features: none, one or three.
+
+    Count axes from the back (-1), keep the axis that a mean runs over, and let torch broadcast.
+    """
+    norm = draw.fill(impl.LayerNorm(6))
+    return {"x of shape (6,)": norm(draw(6)), "x of shape (5, 6)": norm(draw(5, 6)),
+            "x of shape (2, 1, 3, 6)": norm(draw(2, 1, 3, 6))}
+
+
+def test_layer_autograd(impl, draw):
+    """Gradients reach LayerNorm's input, weight and bias, through the mean and the variance too.
+
+    A .data, .detach() or torch.no_grad() on the way changes or cuts them.
+    """
+    norm = draw.fill(impl.LayerNorm(6))
+    x = draw(2, 3, 6).requires_grad_()
+    (norm(x) * draw(2, 3, 6)).sum().backward()
+    return {"grad of x": x.grad, "grad of weight": norm.weight.grad,
+            "grad of bias": norm.bias.grad}
+
+
+def test_rms_parameters(impl, draw):
+    """RMSNorm has one parameter, weight (all ones), of shape (d_model,), and no bias.
+
+    A tensor trains only if it is wrapped in nn.Parameter and assigned to self in __init__.
+    """
+    return {name: {"shape": str(tuple(p.shape)), "starts at": p.unique().tolist()}
+            for name, p in impl.RMSNorm(6).named_parameters()}
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16", "float64")
+def test_rms_forward(impl, draw, dtype):
+    """RMSNorm computes x / √(mean(x²) + eps) for each token, in the dtype of x.
+
+    Square, average over the last axis, add eps, take the root, divide. Compute in float32 at
+    least, keep float64, cast back to the dtype of x.
+    """
+    return impl.RMSNorm(6).to(dtype)(draw(2, 3, 6).to(dtype))
+
+
+def test_rms_weight(impl, draw):
+    """RMSNorm ends with · weight, one number for each feature.
+
+    Broadcasting stretches it over the batch.
+    """
+    return draw.fill(impl.RMSNorm(6))(draw(2, 3, 6))
+
+
+def test_rms_eps(impl, draw):
+    """In RMSNorm eps is added to the mean of squares, under the root.
+
+    The features here are quiet, about 0.1, and eps is large, 0.5: where it stands decides the
+    result. Use the eps that was given, not a number of your own.
+    """
+    return impl.RMSNorm(6, eps=0.5)(draw(2, 3, 6, scale=0.1))
+
+
+@dtypes("float16", "bfloat16", "float32")
+def test_rms_large_values(impl, draw, dtype):
+    """RMSNorm of features near 1,000 is right in every precision.
+
+    1,000 squared is past float16's largest number, 65,504. Go to float32 before you square.
+    """
+    return impl.RMSNorm(64).to(dtype)(draw(2, 8, 64, scale=1000.0).to(dtype))
+
+
+def test_rms_batch_ranks(impl, draw):
+    """RMSNorm takes any number of axes before the features: none, one or three.
+
+    Count axes from the back (-1), keep the axis that a mean runs over, and let torch broadcast.
+    """
+    norm = draw.fill(impl.RMSNorm(6))
+    return {"x of shape (6,)": norm(draw(6)), "x of shape (5, 6)": norm(draw(5, 6)),
+            "x of shape (2, 1, 3, 6)": norm(draw(2, 1, 3, 6))}
+
+
+def test_rms_autograd(impl, draw):
+    """Gradients reach RMSNorm's input and weight, through the mean of squares too.
+
+    A .data, .detach() or torch.no_grad() on the way changes or cuts them.
+    """
+    norm = draw.fill(impl.RMSNorm(6))
+    x = draw(2, 3, 6).requires_grad_()
+    (norm(x) * draw(2, 3, 6)).sum().backward()
+    return {"grad of x": x.grad, "grad of weight": norm.weight.grad}
+
+
+@points(2)
+def test_backward_x(impl, draw):
+    """rms_norm_backward's grad_x is r (g − n mean(g n)), with g = grad_out · weight.
+
+    Each feature acts twice: through its own quotient, and through the r that all features of
+    its token share. The second path is the mean, over the last axis.
+    """
+    return impl.rms_norm_backward(draw(5, 6), draw(6), 1e-5, draw(5, 6))[0]
+
+
+@points(2)
+def test_backward_weight(impl, draw):
+    """rms_norm_backward's grad_weight is grad_out · n, added up over every axis but the last.
+
+    n is what the weight met on the way forward: x already divided by its root mean square. The
+    batch here has two axes.
+    """
+    return impl.rms_norm_backward(draw(2, 3, 6), draw(6), 1e-5, draw(2, 3, 6))[1]
+
+
+def test_backward_eps(impl, draw):
+    """rms_norm_backward uses the eps that the forward pass used.
+
+    It stands under the root, beside the mean of squares. Here x is about 0.1 and eps is 0.5.
+    """
+    return impl.rms_norm_backward(draw(5, 6, scale=0.1), draw(6), 0.5, draw(5, 6))
+
+
+@dtypes("float16", "bfloat16")
+def test_backward_half_precision(impl, draw, dtype):
+    """rms_norm_backward of features near 1,000 is right in half precision, in the dtypes given.
+
+    Go to float32 before you square, and cast each gradient to the dtype of what it belongs to.
+    """
+    return impl.rms_norm_backward(draw(5, 64, scale=1000.0).to(dtype), draw(64).to(dtype), 1e-5,
+                                  draw(5, 64, scale=1000.0).to(dtype))
+
+
+def test_wrong_width(impl, draw):
+    """An x whose last axis is not d_model raises a ValueError that names x.
+
+    Compare x.shape[-1] with the size of the weight before anything is computed. A single feature
+    would otherwise be stretched to fit.
+    """
+    return {"LayerNorm": raises(ValueError, lambda: impl.LayerNorm(6)(draw(2, 1)), names="x"),
+            "RMSNorm": raises(ValueError, lambda: impl.RMSNorm(6)(draw(2, 1)), names="x")}
+
+
+def test_bad_arguments(impl, draw):
+    """A d_model below 1 and an eps below 0 raise a ValueError that names the argument.
+
+    Look at both before anything is made of them. An eps of 0 is allowed.
+    """
+    return {f"{name}({arguments})": raises(ValueError, lambda: kind(*arguments), names=argument)
+            for name, kind in (("LayerNorm", impl.LayerNorm), ("RMSNorm", impl.RMSNorm))
+            for argument, arguments in (("d_model", (0,)), ("eps", (6, -1e-5)), ("eps", (6, 0)))}
