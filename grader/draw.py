@@ -45,12 +45,13 @@ class Draw:
 
     def uniform(self, *shape: int) -> Tensor:
         """Uniform numbers in [0, 1)."""
-        numbers = self._random.random_sample(shape).astype(numpy.float32)
-        return self._give(torch.from_numpy(numpy.minimum(numbers, numpy.float32(1 - 2**-24))))
+        numbers = numpy.minimum(self._random.random_sample(shape), 1 - 2**-24)  # as float32 below 1
+        return self._give(torch.from_numpy(numpy.asarray(numbers, numpy.float32)))
 
     def ints(self, high: int, *shape: int) -> Tensor:
         """int64 numbers in [0, high)."""
-        return self._give(torch.from_numpy(self._random.randint(0, high, shape, dtype=numpy.int64)))
+        numbers = numpy.asarray(self._random.randint(0, high, shape, dtype=numpy.int64))
+        return self._give(torch.from_numpy(numbers))
 
     def text(self, n: int) -> str:
         """n characters: words and spaces, with digits, accents, other scripts and emoji."""
@@ -90,7 +91,7 @@ class Draw:
         return {tensor.untyped_storage().data_ptr() for tensor, _ in self._given}
 
     def _normal(self, random, shape, scale: float) -> Tensor:
-        numbers = torch.from_numpy((random.standard_normal(shape) * scale).astype(numpy.float32))
+        numbers = torch.from_numpy(numpy.asarray(random.standard_normal(shape) * scale, numpy.float32))
         return numbers.to(self.exact) if self.exact else numbers
 
     def _give(self, tensor: Tensor) -> Tensor:

@@ -70,3 +70,4 @@ def test_ranges():
     assert 0 <= draw.uniform(10_000).min() and draw.uniform(10_000).max() < 1
     assert set(draw.ints(3, 200).tolist()) == {0, 1, 2}
     assert len(draw.text(77)) == 77
+    assert draw().shape == draw.uniform().shape == draw.ints(3).shape == ()
