@@ -1,0 +1,124 @@
+"""Feed-forward: where a layer thinks alone.
+
+MLP: y = W_down act(W_up x). SwiGLU: y = W_down (silu(W_gate x) ⊙ W_up x). Each token by itself.
+"""
+
+import math
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .ex03_linear import Linear
+
+
+def _wide(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """x in at least float32: half precision is widened, float32 and float64 stay as they are."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def _at_least_one(**sizes: int) -> None:
+    """Raise a ValueError that names the first size below 1: _at_least_one(d_model=d_model)."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """σ(x) = 1 / (1 + e^−x) = e^x / (1 + e^x), whichever of the two has the small exponential.
+
+    Computed in at least float32 and returned in the dtype of x. Values and gradients are right
+    for every x: nothing overflows, small results stay small, and the slope at 0 is 1/4.
+    """
+    raise NotImplementedError
+
+
+def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """SiLU, also called Swish: x · σ(x), in the dtype of x.
+
+    Elfwing et al., 2017 (arXiv 1702.03118).
+    """
+    raise NotImplementedError
+
+
+def gelu(x: Float[Tensor, "*shape"], approximate: str = "none") -> Float[Tensor, "*shape"]:
+    """GELU: x · Φ(x), where Φ(x) is the chance that a normal number lies below x.
+
+    approximate="none": Φ(x) = ½ (1 + erf(x / √2)) = ½ erfc(−x / √2).
+    approximate="tanh": Φ(x) ≈ ½ (1 + tanh(√(2/π) (x + 0.044715 x³))), as GPT-2 has it.
+
+    Computed in at least float32 and returned in the dtype of x. Raises ValueError where
+    approximate is neither. Hendrycks and Gimpel, 2016 (arXiv 1606.08415).
+    """
+    raise NotImplementedError
+
+
+# What an MLP may be told to use, by name, so that a config can hold the choice.
+ACTIVATIONS = {
+    "relu": torch.relu,
+    "gelu": gelu,
+    "gelu_tanh": partial(gelu, approximate="tanh"),
+    "silu": silu,
+}
+
+
+class Dropout(nn.Module):
+    """While training, each number becomes 0 with probability p, or else x / (1 − p).
+
+    Dividing by 1 − p keeps the mean, so nothing is left to do in eval mode: x passes as it is.
+    Raises ValueError where p is not in [0, 1). Srivastava et al., 2014.
+    """
+
+    def __init__(self, p: float | int):
+        super().__init__()
+        raise NotImplementedError
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """x with a fresh draw for every number, in the dtype of x; x itself in eval mode."""
+        raise NotImplementedError
+
+
+class MLP(nn.Module):
+    """Widen, bend, narrow: y = W_down dropout(act(W_up x + b_up)) + b_down, for each token alone.
+
+    up: Linear, d_model to d_ff. down: Linear, d_ff to d_model. activation is a name out of
+    ACTIVATIONS. Dropout falls on the d_ff hidden numbers; on y it is the block's affair.
+
+    Raises ValueError where a size is below 1, the activation is unknown or dropout is not
+    in [0, 1). Vaswani et al., 2017 (arXiv 1706.03762), section 3.3.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: str,
+        bias: bool = True,
+        dropout: float | int = 0.0,
+    ):
+        super().__init__()
+        raise NotImplementedError
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """Raises ValueError where x does not end in d_model features."""
+        raise NotImplementedError
+
+
+class SwiGLU(nn.Module):
+    """A gated MLP: y = W_down (silu(W_gate x) ⊙ W_up x), for each token alone, without biases.
+
+    gate and up: Linear, d_model to d_ff. down: Linear, d_ff to d_model. Without d_ff the width
+    is 8/3 · d_model, rounded up to a multiple of 64: three matrices of that width hold as many
+    numbers as the MLP's two of width 4 · d_model.
+
+    Raises ValueError where a size is below 1. Shazeer, 2020 (arXiv 2002.05202).
+    """
+
+    def __init__(self, d_model: int, d_ff: int | None = None):
+        super().__init__()
+        raise NotImplementedError
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """Raises ValueError where x does not end in d_model features."""
+        raise NotImplementedError
