@@ -1,0 +1,202 @@
+"""RoPE: a position is an angle, and scores see only the distance.
+
+Pair i of a head's features, at position m, is turned by the angle m θᵢ (Su et al., 2021,
+arXiv 2104.09864). Only queries and keys are turned, never values.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+def rope_frequencies(head_dim: int, base: float | int = 10_000.0) -> Float[Tensor, " half_dim"]:
+    """The angle per position of each pair of features, in radians and in float32.
+
+    θᵢ = base^(−2i / head_dim) for i = 0 … head_dim/2 − 1: from 1 down to nearly 1 / base.
+
+    Raises ValueError where head_dim is odd or below 2, or base is not above 0.
+    """
+    # BEGIN SOLUTION
+    if head_dim < 2 or head_dim % 2:
+        raise ValueError(f"head_dim must be even and at least 2, got {head_dim}")
+    if not base > 0:
+        raise ValueError(f"base must be above 0, got {base}")
+    return 1 / base ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    # END SOLUTION
+
+
+class RoPE(nn.Module):
+    """Rotary position embedding: turns each pair of features by position times frequency.
+
+    layout: which features make pair i. "half" takes i and i + head_dim/2 (Hugging Face's
+    checkpoints); "interleaved" takes 2i and 2i + 1 (the paper, Meta's checkpoints, GPT-J).
+    frequencies: (head_dim/2,) in place of rope_frequencies(head_dim, base), for scaled ones.
+    attention_scale: multiplies cos and sin, so that scores grow by its square (YaRN).
+
+    Cosines and sines are tables for positions 0 … max_seq_len − 1, in float32 (float64 for
+    frequencies in float64), kept as buffers that are not in the state dict.
+
+    Raises ValueError where head_dim is odd or below 2, max_seq_len is below 1, layout is neither
+    of the two, or frequencies are not head_dim/2 numbers.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        max_seq_len: int,
+        base: float | int = 10_000.0,
+        layout: str = "half",
+        frequencies: Float[Tensor, " half_dim"] | None = None,
+        attention_scale: float | int = 1.0,
+    ):
+        super().__init__()
+        # BEGIN SOLUTION
+        own = rope_frequencies(head_dim, base)
+        if max_seq_len < 1:
+            raise ValueError(f"max_seq_len must be at least 1, got {max_seq_len}")
+        if layout not in ("half", "interleaved"):
+            raise ValueError(f"layout must be 'half' or 'interleaved', got {layout!r}")
+        if frequencies is None:
+            frequencies = own
+        if frequencies.shape != own.shape:
+            raise ValueError(f"frequencies must be {len(own)} numbers, got {len(frequencies)}")
+        self.head_dim, self.max_seq_len, self.layout = head_dim, max_seq_len, layout
+        wide = torch.promote_types(frequencies.dtype, torch.float32)
+        positions = torch.arange(max_seq_len, dtype=wide, device=frequencies.device)
+        angles = torch.outer(positions, frequencies.to(wide))
+        self.register_buffer("cos", attention_scale * angles.cos(), persistent=False)
+        self.register_buffer("sin", attention_scale * angles.sin(), persistent=False)
+        # END SOLUTION
+
+    def forward(
+        self,
+        x: Float[Tensor, "*batch seq head_dim"],
+        positions: Int[Tensor, "*#batch seq"] | None = None,
+    ) -> Float[Tensor, "*batch seq head_dim"]:
+        """Turn the pair (a, b) at position m into (a cos mθ − b sin mθ, a sin mθ + b cos mθ).
+
+        positions: where each row of x stands, 0 … seq − 1 where it is left out; its batch axes
+        broadcast against those of x. Computed in the wider dtype of x and the tables, returned in
+        x's.
+
+        Raises ValueError naming x where it does not have head_dim features, and naming positions
+        where one, given or left out, is not in 0 … max_seq_len − 1.
+        """
+        # BEGIN SOLUTION
+        if x.shape[-1] != self.head_dim:
+            raise ValueError(f"x has {x.shape[-1]} features, expected {self.head_dim}")
+        if positions is None:
+            first, last = 0, x.shape[-2] - 1
+            rows = slice(x.shape[-2])
+        else:
+            first, last = positions.aminmax() if positions.numel() else (0, 0)
+            rows = positions
+        if first < 0 or last >= self.max_seq_len:
+            raise ValueError(f"positions must be in 0 … {self.max_seq_len - 1}, "
+                             f"got {int(first)} … {int(last)}")
+        cos, sin = self.cos[rows], self.sin[rows]
+        pairs = {"half": "(pair half_dim)", "interleaved": "(half_dim pair)"}[self.layout]
+        a, b = rearrange(x, f"... {pairs} -> pair ... half_dim", pair=2)
+        turned = [a * cos - b * sin, a * sin + b * cos]
+        return rearrange(turned, f"pair ... half_dim -> ... {pairs}").to(x.dtype)
+        # END SOLUTION
+
+    def _apply(self, fn: Callable, recurse: bool = True):
+        """Given: .to(device) moves the buffers; .half() and other casts leave them as they are."""
+        tables = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        for name, table in tables.items():
+            setattr(self, name, table.to(getattr(self, name).device))
+        return self
+
+
+def interleaved_to_half(
+    weight: Float[Tensor, "d_out *d_in"], heads: int
+) -> Float[Tensor, "d_out *d_in"]:
+    """Reorder a query or key projection from Meta's order of rows to Hugging Face's.
+
+    weight: (heads · head_dim, d_in), or a bias of heads · head_dim. Within each head, row 2i goes
+    to i and row 2i + 1 to i + head_dim/2. RoPE's "half" on the result then gives the scores that
+    "interleaved" gave before.
+
+    Raises ValueError where heads is below 1 or the rows are not heads times an even number.
+    """
+    # BEGIN SOLUTION
+    if heads < 1 or len(weight) % (2 * heads):
+        raise ValueError(f"heads must cut {len(weight)} rows into heads of even size, got {heads}")
+    return rearrange(weight, "(heads half_dim pair) ... -> (heads pair half_dim) ...",
+                     heads=heads, pair=2)
+    # END SOLUTION
+
+
+def llama3_frequencies(
+    frequencies: Float[Tensor, " half_dim"],
+    factor: float | int,
+    low: float | int,
+    high: float | int,
+    original_max: int,
+) -> Float[Tensor, " half_dim"]:
+    """Llama 3.1's frequencies for a context that is `factor` times longer than in training.
+
+    A pair makes r = original_max · θ / 2π turns within the trained length. At `high` turns or
+    more θ stays; at `low` or fewer it becomes θ / factor; between, with s = (r − low) / (high −
+    low), it is s θ + (1 − s) θ / factor. (Llama 3.1: factor 8, low 1, high 4, original_max 8192.)
+
+    Raises ValueError where factor is below 1, high is not above low, or original_max is below 1.
+    """
+    # BEGIN SOLUTION
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1, got {factor}")
+    if high <= low:
+        raise ValueError(f"high must be above low = {low}, got {high}")
+    if original_max < 1:
+        raise ValueError(f"original_max must be at least 1, got {original_max}")
+    turns = original_max * frequencies / (2 * math.pi)
+    keep = ((turns - low) / (high - low)).clamp(0, 1)
+    return keep * frequencies + (1 - keep) * frequencies / factor
+    # END SOLUTION
+
+
+def yarn_frequencies(
+    head_dim: int,
+    factor: float | int,
+    original_max: int,
+    base: float | int = 10_000.0,
+    beta_fast: float | int = 32,
+    beta_slow: float | int = 1,
+) -> tuple[Float[Tensor, " half_dim"], float]:
+    """YaRN's frequencies for a context `factor` times longer, and its attention scale.
+
+    The pair that makes r turns within original_max has the index i(r) = head_dim · ln(original_max
+    / 2πr) / (2 ln base). Pairs up to start = max(⌊i(beta_fast)⌋, 0) keep θ; from end =
+    min(⌈i(beta_slow)⌉, head_dim − 1) on they get θ / factor; between, θ is blended in a straight
+    line over the index (where end is not above start, take end = start + 0.001).
+    The attention scale is 0.1 ln(factor) + 1. Peng et al., 2023 (arXiv 2309.00071).
+
+    Returns (frequencies, attention_scale), both for RoPE. Raises ValueError where factor is below
+    1, original_max is below 1, base is not above 1, or beta_fast is not above beta_slow > 0.
+    """
+    # BEGIN SOLUTION
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1, got {factor}")
+    if original_max < 1:
+        raise ValueError(f"original_max must be at least 1, got {original_max}")
+    if not base > 1:
+        raise ValueError(f"base must be above 1, got {base}")
+    if not beta_fast > beta_slow > 0:
+        raise ValueError(f"beta_fast must be above beta_slow = {beta_slow} > 0, got {beta_fast}")
+
+    def index(turns: float | int) -> float:
+        """The pair, as a fraction, that makes so many turns within original_max."""
+        return head_dim * math.log(original_max / (2 * math.pi * turns)) / (2 * math.log(base))
+
+    frequencies = rope_frequencies(head_dim, base)
+    start = max(math.floor(index(beta_fast)), 0)
+    end = max(min(math.ceil(index(beta_slow)), head_dim - 1), start + 0.001)
+    share = ((torch.arange(head_dim // 2) - start) / (end - start)).clamp(0, 1)
+    return (1 - share) * frequencies + share * frequencies / factor, 0.1 * math.log(factor) + 1
+    # END SOLUTION

@@ -1,0 +1,141 @@
+"""Chapter 07 on other shapes, dtypes and extremes."""
+
+import torch
+
+from grader import dtypes, points, raises
+
+BOTH = ("half", "interleaved")
+
+
+def fresh_frequencies(draw, head_dim, base):
+    """The frequencies before any scaling."""
+    exponents = torch.arange(0, head_dim, 2, dtype=draw.float) / head_dim
+    return (base ** -exponents).to(draw.device)
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_batch_ranks(impl, draw, dtype):
+    """x may have any number of batch axes, none included, in either layout."""
+    return {f"{layout}, {len(batch)} batch axes":
+            draw.fill(impl.RoPE(6, 9, layout=layout))(draw(*batch, 4, 6).to(dtype))
+            for layout in BOTH for batch in ((), (3,), (2, 1, 3))}
+
+
+def test_one_row_far_along(impl, draw):
+    """A single row, as in decoding, stands where positions says, up to the tables' last."""
+    at = torch.tensor([31], device=draw.device)
+    return [draw.fill(impl.RoPE(8, 32, layout=layout))(draw(2, 1, 8), at) for layout in BOTH]
+
+
+def test_positions_broadcast(impl, draw):
+    """positions of one sequence serve a whole batch, with axes of size 1 or without them."""
+    rope, x, at = draw.fill(impl.RoPE(8, 32)), draw(2, 3, 4, 8), torch.tensor([3, 1, 4, 15])
+    at = at.to(draw.device)
+    return {"(4,)": rope(x, at), "(1, 4)": rope(x, at[None]), "(1, 1, 4)": rope(x, at[None, None])}
+
+
+def test_positions_for_every_head(impl, draw):
+    """positions may differ along every batch axis, and be int32."""
+    at = draw.ints(32, 2, 3, 4).to(torch.int32)
+    return draw.fill(impl.RoPE(8, 32, layout="interleaved"))(draw(2, 3, 4, 8), at)
+
+
+def test_left_padding(impl, draw):
+    """Sequences that start at different rows of a batch are turned as if each stood alone."""
+    at = torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]], device=draw.device)
+    return draw.fill(impl.RoPE(8, 16))(draw(2, 5, 8), at)
+
+
+def test_non_contiguous(impl, draw):
+    """x whose heads were moved by a transpose, so not contiguous, gives the same numbers."""
+    x = draw(2, 5, 3, 8).transpose(1, 2)
+    return [draw.fill(impl.RoPE(8, 16, layout=layout))(x) for layout in BOTH]
+
+
+@dtypes("float32", "float16")
+def test_one_pair(impl, draw, dtype):
+    """head_dim 2 is one pair, which turns by one radian per position in either layout."""
+    return [draw.fill(impl.RoPE(2, 8, layout=layout))(draw(5, 2).to(dtype)) for layout in BOTH]
+
+
+def test_gradient_interleaved(impl, draw):
+    """The gradient reaches x through explicit positions and the interleaved layout too."""
+    x, at = draw(3, 8).requires_grad_(), torch.tensor([9, 2, 4], device=draw.device)
+    (draw.fill(impl.RoPE(8, 16, layout="interleaved"))(x, at) * draw(3, 8)).sum().backward()
+    return x.grad
+
+
+def test_float64(impl, draw):
+    """float64 stays float64, in either layout and through explicit positions."""
+    frequencies, x = draw.uniform(4).to(torch.float64), draw(2, 5, 8).to(torch.float64)
+    at = torch.tensor([4, 0, 11, 2, 7], device=draw.device)
+    ropes = [impl.RoPE(8, 16, layout=layout, frequencies=frequencies) for layout in BOTH]
+    return [draw.fill(rope)(x, at) for rope in ropes]
+
+
+def test_double_then_half(impl, draw):
+    """Tables outlive several casts in a row."""
+    rope = draw.fill(impl.RoPE(8, 64)).double().to(torch.float16).float()
+    return rope(draw(3, 8), torch.tensor([11, 29, 63], device=draw.device))
+
+
+def test_base_far(impl, draw):
+    """A base given to RoPE as an int counts, for both layouts."""
+    return [draw.fill(impl.RoPE(8, 64, base=50, layout=layout))(draw(30, 8)) for layout in BOTH]
+
+
+def test_scaled_and_turned(impl, draw):
+    """Given frequencies and an attention scale work together, in the interleaved layout too."""
+    frequencies, x = draw.uniform(4), draw(2, 6, 8)
+    ropes = [impl.RoPE(8, 16, layout=layout, frequencies=frequencies, attention_scale=2)
+             for layout in BOTH]
+    return [draw.fill(rope)(x) for rope in ropes]
+
+
+@dtypes("float32", "float16")
+def test_reorder_heads(impl, draw, dtype):
+    """Rows stay within their head, for one head as for many, in the dtype of the weight."""
+    return {f"{heads} heads": impl.interleaved_to_half(draw(24, 24).to(dtype), heads)
+            for heads in (1, 2, 6)}
+
+
+def test_reorder_gradient(impl, draw):
+    """The gradient of a reordered weight goes back to the row it came from."""
+    weight = draw(8, 3).requires_grad_()
+    (impl.interleaved_to_half(weight, 2) * draw(8, 3)).sum().backward()
+    return weight.grad
+
+
+def test_llama3_other_numbers(impl, draw):
+    """Other factors and limits, as Llama 3.2 has them or as nobody has."""
+    small, large = fresh_frequencies(draw, 32, 10_000.0), fresh_frequencies(draw, 64, 500_000.0)
+    return {"factor 32": impl.llama3_frequencies(large, 32, 1, 4, 8192) / large,
+            "factor 3, low 2, high 40": impl.llama3_frequencies(small, 3, 2, 40, 500) / small}
+
+
+def test_yarn_other_numbers(impl, draw):
+    """Other bases, limits and lengths, and ends that are cut off at the first pair."""
+    cases = {"base 500": (32, 16, 512, 500), "base 10⁶, factor 4": (128, 4, 32768, 1e6),
+             "limits 16 and 2": (64, 8, 2048, 10_000.0, 16, 2), "short": (16, 2, 100)}
+    return {name: impl.yarn_frequencies(*case)[0].to(draw.device) / fresh_frequencies(
+        draw, case[0], case[3] if len(case) > 3 else 10_000.0) for name, case in cases.items()}
+
+
+def test_bad_limits(impl, draw):
+    """Limits of 0 or less, a RoPE of no features and negative heads are refused."""
+    return {"beta_slow": raises(ValueError, lambda: impl.yarn_frequencies(8, 2, 64, beta_slow=0),
+                                names="beta_fast"),
+            "head_dim": [raises(ValueError, call, names="head_dim") for call in
+                         (lambda: impl.rope_frequencies(0), lambda: impl.RoPE(-2, 4))],
+            "heads": raises(ValueError, lambda: impl.interleaved_to_half(draw(24), -2),
+                            names="heads"),
+            "turned": draw.fill(impl.RoPE(8, 16))(draw(3, 8))}
+
+
+def test_nothing_is_kept(impl, draw):
+    """A call leaves the module as it was: the same rows are turned alike before and after."""
+    rope, x = draw.fill(impl.RoPE(8, 32)), draw(4, 8)
+    first = rope(x)
+    rope(draw(4, 8), torch.tensor([9, 1, 20, 3], device=draw.device))
+    return [first, rope(x)]

@@ -1,0 +1,313 @@
+"""What chapter 07 asks of rotary positions: frequencies, both layouts, longer contexts."""
+
+import torch
+
+from grader import dtypes, points, raises
+
+FORBIDDEN = set()
+
+
+def turns(rope, x):
+    """Whether a RoPE changes x at all: position 1 and later have to be turned."""
+    return not torch.equal(rope(x), x)
+
+
+def fresh_frequencies(draw, head_dim, base):
+    """The frequencies before any scaling."""
+    exponents = torch.arange(0, head_dim, 2, dtype=draw.float) / head_dim
+    return (base ** -exponents).to(draw.device)
+
+
+def test_frequencies(impl, draw):
+    """Pair i turns by base^(−2i / head_dim) radians per position; base is 10,000 if not given.
+
+    The answer is the logarithm of each: a straight line that starts at 0. With head_dim 8 it
+    falls by a quarter of ln base from one pair to the next, and there are four pairs.
+    """
+    return {"head_dim 8": impl.rope_frequencies(8).log(),
+            "head_dim 64": impl.rope_frequencies(64).log(),
+            "base 500,000": impl.rope_frequencies(8, base=500_000.0).log()}
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_half(impl, draw, dtype):
+    """layout="half" turns feature i together with feature i + head_dim/2, in the dtype of x.
+
+    A pair (a, b) becomes (a cos − b sin, a sin + b cos), and both go back to where they were
+    taken from. The tables are float32, so the result has to be cast back.
+    """
+    return draw.fill(impl.RoPE(8, 16))(draw(2, 3, 5, 8).to(dtype))
+
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_interleaved(impl, draw, dtype):
+    """layout="interleaved" turns feature 2i together with feature 2i + 1, in the dtype of x.
+
+    The arithmetic is that of "half"; only where the pairs are taken from, and put back to, is
+    different.
+    """
+    return draw.fill(impl.RoPE(8, 16, layout="interleaved"))(draw(2, 3, 5, 8).to(dtype))
+
+
+@points(2)
+def test_positions(impl, draw):
+    """positions says where each row of x stands; rows need not stand in order.
+
+    Look the rows of the tables up by position. Here row 0 stands at position 7, and row 2 at 15,
+    the last of a RoPE for 16 positions.
+    """
+    positions = torch.tensor([7, 2, 15, 2], device=draw.device)
+    return draw.fill(impl.RoPE(8, 16))(draw(3, 4, 8), positions)
+
+
+def test_positions_per_sequence(impl, draw):
+    """Each sequence of a batch may have positions of its own, shared by its heads.
+
+    positions of shape (2, 1, 4) meet x of shape (2, 3, 4, 8): what is looked up has shape
+    (2, 1, 4, 4), and broadcasting does the rest.
+    """
+    positions = torch.tensor([[[0, 1, 2, 3]], [[5, 6, 7, 11]]], device=draw.device)
+    return draw.fill(impl.RoPE(8, 16))(draw(2, 3, 4, 8), positions)
+
+
+def test_scores_see_distance(impl, draw):
+    """The score of a query and a key depends on how far apart they stand, not on where.
+
+    The same query stands at 3, 13 and 43, the same key always 2 places before it, so that the
+    three scores are one number. Are both turned the same way, by the same frequencies?
+    """
+    rope, q, k = draw.fill(impl.RoPE(8, 64)), draw(1, 8).expand(3, 8), draw(1, 8).expand(3, 8)
+    at = torch.tensor([3, 13, 43], device=draw.device)
+    return (rope(q, at) * rope(k, at - 2)).sum(-1)
+
+
+def test_base(impl, draw):
+    """RoPE passes its base on to rope_frequencies.
+
+    Where no frequencies are given, they are those of this head_dim and this base.
+    """
+    return draw.fill(impl.RoPE(8, 16, base=500.0))(draw(2, 12, 8))
+
+
+def test_given_frequencies(impl, draw):
+    """RoPE turns by the frequencies that it is given, and base is then of no account.
+
+    These are what llama3_frequencies and yarn_frequencies return.
+    """
+    frequencies = draw.uniform(4)
+    return draw.fill(impl.RoPE(8, 16, frequencies=frequencies))(draw(2, 6, 8))
+
+
+def test_attention_scale(impl, draw):
+    """attention_scale multiplies cosines and sines, so that the whole result is scaled.
+
+    Scale the two tables once, when they are made. Scores, which are products of two turned
+    vectors, then grow by its square.
+    """
+    return draw.fill(impl.RoPE(8, 16, attention_scale=1.5))(draw(2, 6, 8))
+
+
+def test_gradient(impl, draw):
+    """The gradient that reaches x is turned back by the same angles.
+
+    Build the result from x with plain arithmetic, outside of torch.no_grad().
+    """
+    x = draw(2, 5, 8).requires_grad_()
+    (draw.fill(impl.RoPE(8, 16))(x) * draw(2, 5, 8)).sum().backward()
+    return x.grad
+
+
+def test_cast_module(impl, draw):
+    """Casting the module to half precision leaves the tables in float32.
+
+    The check casts a RoPE, as a model is cast, and then turns a float32 x with it. `_apply`,
+    which is given, restores buffers after a cast: are your tables buffers, made in float32?
+    """
+    x, at = draw(3, 8), torch.tensor([5, 40, 60], device=draw.device)
+    return {"after .to(torch.bfloat16)": draw.fill(impl.RoPE(8, 64)).to(torch.bfloat16)(x, at),
+            "after .half()": draw.fill(impl.RoPE(8, 64)).half()(x, at)}
+
+
+@dtypes("bfloat16", "float16")
+def test_far_positions(impl, draw, dtype):
+    """Angles are computed in float32, however x is stored: position 2,047 is not 2,048.
+
+    bfloat16 has 8 significant bits, so above 256 it skips whole positions.
+    """
+    at = torch.tensor([255, 259, 1027, 2045, 2047], device=draw.device)
+    return draw.fill(impl.RoPE(16, 2048))(draw(5, 16).to(dtype), at)
+
+
+def test_precise_frequencies(impl, draw):
+    """Tables have the precision of the frequencies, but at least float32.
+
+    torch.promote_types(frequencies.dtype, torch.float32) is that dtype. Cast the frequencies to it
+    before they meet the positions.
+    """
+    near, far = (torch.tensor(at, device=draw.device) for at in ([7, 41], [77, 4001]))
+    x = draw(2, 8)
+    exact = draw.uniform(4).to(torch.float64)
+    fine = draw.fill(impl.RoPE(8, 4096, frequencies=exact))
+    coarse = draw.fill(impl.RoPE(8, 4096, frequencies=exact.to(torch.bfloat16)))
+    return {"float64": fine(x.to(torch.float64), far), "bfloat16": coarse(x, near)}
+
+
+def test_state_dict(impl, draw):
+    """RoPE has no parameters and leaves nothing in the state dict.
+
+    The tables follow from a few numbers. A checkpoint that held them could not be loaded for
+    another length: register the buffers with persistent=False.
+    """
+    rope = impl.RoPE(8, 16)
+    return {"state dict": list(rope.state_dict()),
+            "parameters": [name for name, _ in rope.named_parameters()],
+            "x is turned": turns(rope, draw(2, 5, 8).to("cpu"))}
+
+
+def test_moves_with_the_module(impl, draw):
+    """The tables go where the module is sent.
+
+    A tensor that is assigned to self stays behind; one that is registered as a buffer goes along.
+    """
+    rope = impl.RoPE(8, 16)
+    turned = turns(rope, draw(2, 5, 8).to("cpu"))
+    rope.to("meta")
+    tensors = [*rope.buffers(), *(v for v in vars(rope).values() if isinstance(v, torch.Tensor))]
+    return {"all tensors moved": all(tensor.device.type == "meta" for tensor in tensors),
+            "x is turned": turned}
+
+
+def test_out_of_range(impl, draw):
+    """A position below 0, or of max_seq_len or more, raises a ValueError that names positions.
+
+    Compare before looking anything up: −1 would read the tables' last row without a word, and
+    torch's own IndexError comes late, on a GPU as a crash. Where positions are left out, the last
+    row of x stands at seq − 1.
+    """
+    rope, x = draw.fill(impl.RoPE(8, 16)), draw(3, 8)
+    asked = {"position 16 of 16": 16, "position 99": 99, "position −1": -1}
+    calls = {name: torch.tensor([3, at, 4], device=draw.device) for name, at in asked.items()}
+    calls["19 rows, 16 positions"] = None
+    return {name: raises(ValueError, lambda: rope(x if at is not None else draw(19, 8), at),
+                         names="positions") for name, at in calls.items()}
+
+
+def test_wrong_width(impl, draw):
+    """An x whose last axis is not head_dim raises a ValueError that names x.
+
+    Two features would be stretched over all pairs by broadcasting, without a word.
+    """
+    rope = draw.fill(impl.RoPE(8, 16))
+    return [raises(ValueError, lambda: rope(draw(3, 2)), names="x"),
+            raises(ValueError, lambda: rope(draw(3, 16)), names="x")]
+
+
+def test_bad_arguments(impl, draw):
+    """An odd head_dim, and other arguments that make no RoPE, raise a ValueError that names them.
+
+    Features have to make pairs, a table has at least one row, there are two layouts, and one
+    frequency per pair. Look at all of them before anything is made.
+    """
+    calls = {"rope_frequencies, head_dim 7": ("head_dim", lambda: impl.rope_frequencies(7)),
+             "RoPE, head_dim 7": ("head_dim", lambda: impl.RoPE(7, 16)),
+             "base 0": ("base", lambda: impl.rope_frequencies(8, base=0)),
+             "max_seq_len 0": ("max_seq_len", lambda: impl.RoPE(8, 0)),
+             "layout 'split'": ("layout", lambda: impl.RoPE(8, 16, layout="split")),
+             "frequencies for head_dim 16":
+                 ("frequencies", lambda: impl.RoPE(8, 16, frequencies=draw.uniform(8)))}
+    said = {name: raises(ValueError, call, names=argument)
+            for name, (argument, call) in calls.items()}
+    return {**said, "good ones turn x": turns(impl.RoPE(8, 16), draw(2, 5, 8).to("cpu"))}
+
+
+@points(2)
+def test_reorder_rows(impl, draw):
+    """interleaved_to_half moves, within each head, row 2i to i and row 2i + 1 to i + head_dim/2.
+
+    A projection's rows are heads · head_dim. Name the three factors of that axis in an einops
+    pattern: which head, which pair, which of the two.
+    """
+    return impl.interleaved_to_half(draw(24, 5), heads=3)
+
+
+def test_reorder_bias(impl, draw):
+    """A bias, one number per row of the projection, is reordered as the rows are.
+
+    In an einops pattern `...` stands for any number of further axes, none included.
+    """
+    return impl.interleaved_to_half(draw(24), heads=3)
+
+
+def test_one_layouts_weights_in_the_other(impl, draw):
+    """Weights made for "interleaved" give the same scores in "half" once both are reordered.
+
+    q and k are reordered alike, so every product meets its partner again. Unconverted weights
+    load without a word and give the scores of another model.
+    """
+    def scores(layout, *weights):
+        rope = draw.fill(impl.RoPE(4, 8, layout=layout))
+        q, k = (rope((x @ w.T).reshape(6, 2, 4).transpose(0, 1)) for w in weights)
+        return q @ k.transpose(1, 2)
+
+    x, q_proj, k_proj = draw(6, 5), draw(8, 5), draw(8, 5)
+    moved = [impl.interleaved_to_half(w, heads=2) for w in (q_proj, k_proj)]
+    return {"scores of interleaved": scores("interleaved", q_proj, k_proj),
+            "scores of half, reordered": scores("half", *moved)}
+
+
+@points(2)
+def test_llama3_frequencies(impl, draw):
+    """Llama 3: pairs that turn often in the trained length stay, rare ones are divided by factor.
+
+    The answer is new / old: 1 for pairs with `high` turns or more (original_max · θ / 2π), 1/8 for
+    those with `low` or fewer. Between, s = (turns − low) / (high − low) is the share of the old.
+    """
+    old = fresh_frequencies(draw, 128, 500_000.0)
+    ratio = impl.llama3_frequencies(old, 8.0, 1.0, 4.0, 8192) / old
+    return {"fast pairs": ratio[:29], "pairs between": ratio[29:35], "slow pairs": ratio[36:]}
+
+
+@points(2)
+def test_yarn_frequencies(impl, draw):
+    """YaRN: fast pairs stay, slow ones are divided by factor, between them runs a straight line.
+
+    The answer is new / old. Unlike Llama 3's, the blend is linear in the *index* of the pair,
+    from ⌊i(beta_fast)⌋ to ⌈i(beta_slow)⌉.
+    """
+    cases = {"base 10,000": (64, 4.0, 4096), "base 150,000": (64, 32.0, 4096, 150_000.0)}
+    old = {name: fresh_frequencies(draw, 64, float(name[5:].replace(",", ""))) for name in cases}
+    return {name: impl.yarn_frequencies(*case)[0].to(draw.device) / old[name]
+            for name, case in cases.items()}
+
+
+def test_yarn_attention_scale(impl, draw):
+    """YaRN's attention scale is 0.1 ln(factor) + 1, and it is the second thing returned.
+
+    It is a number, the same for all pairs; RoPE takes it as attention_scale.
+    """
+    return {f"factor {factor}": impl.yarn_frequencies(64, factor, 4096)[1] for factor in (1, 4, 40)}
+
+
+def test_bad_scaling(impl, draw):
+    """Arguments that make no sense, such as a factor below 1, raise a ValueError that names them.
+
+    Look at the arguments before anything is computed: limits in the wrong order, a trained length
+    below 1, heads that do not cut the rows into heads of even size.
+    """
+    old, weight = fresh_frequencies(draw, 8, 100.0), draw(24, 3)
+    calls = {"llama3, factor 0.5": ("factor", lambda: impl.llama3_frequencies(old, 0.5, 1, 4, 64)),
+             "llama3, high = low": ("high", lambda: impl.llama3_frequencies(old, 2, 4, 4, 64)),
+             "llama3, original_max 0":
+                 ("original_max", lambda: impl.llama3_frequencies(old, 2, 1, 4, 0)),
+             "yarn, factor 0.5": ("factor", lambda: impl.yarn_frequencies(8, 0.5, 64)),
+             "yarn, original_max 0": ("original_max", lambda: impl.yarn_frequencies(8, 2, 0)),
+             "yarn, base 1": ("base", lambda: impl.yarn_frequencies(8, 2, 64, base=1)),
+             "yarn, limits 1 and 32": ("beta_fast", lambda: impl.yarn_frequencies(
+                 8, 2, 64, beta_fast=1, beta_slow=32)),
+             "5 heads": ("heads", lambda: impl.interleaved_to_half(weight, 5)),
+             "8 heads of size 3": ("heads", lambda: impl.interleaved_to_half(weight, 8)),
+             "0 heads": ("heads", lambda: impl.interleaved_to_half(weight, 0))}
+    return {name: raises(ValueError, call, names=argument)
+            for name, (argument, call) in calls.items()}
