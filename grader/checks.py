@@ -27,6 +27,7 @@ class Check:
     rtol: float | None            # in place of the table's, for answers that are random
     doc: str
     line: int
+    names: frozenset[str]         # every name that its code speaks of, of the chapter's parts too
 
     @property
     def name(self) -> str:
@@ -125,6 +126,21 @@ def expand(function, chapter: str, hidden: bool) -> list[Check]:
     return [
         Check(chapter, function.__name__, dtype, hidden, marks.get("points", 1),
               tuple(marks.get("devices", ("cpu", "cuda"))), marks.get("rtol"), doc,
-              function.__code__.co_firstlineno)
+              function.__code__.co_firstlineno, _names(function))
         for dtype in marks.get("dtypes", (None,))
     ]
+
+
+def _names(function) -> frozenset[str]:
+    """The names and texts in a function's code and in that of its module's helpers."""
+    names, codes, seen = set(), [function.__code__], set()
+    while codes:
+        code = codes.pop()
+        if code in seen:
+            continue
+        seen.add(code)
+        names |= {*code.co_names, *(x for x in code.co_consts if type(x) is str and x.isidentifier())}
+        codes += [const for const in code.co_consts if inspect.iscode(const)]
+        codes += [helper.__code__ for name in code.co_names
+                  if inspect.isfunction(helper := function.__globals__.get(name))]
+    return frozenset(names)

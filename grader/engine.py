@@ -40,6 +40,7 @@ class Suspect:
 
     submission: Submission
     words: str
+    parts: frozenset[str]
     learnt: set[Check] = field(default_factory=set)
 
 
@@ -84,7 +85,8 @@ class Grader:
         """The chapter's checks for this device, in order: visible, then hidden if asked for."""
         if (chapter, hidden) not in self._checks:
             said = self._tell("collect", chapter=chapter.stem, tests=test_files(chapter, hidden))
-            found = [Check(**{**c, "devices": tuple(c["devices"])}) for c in said["checks"]]
+            found = [Check(**{**c, "devices": tuple(c["devices"]), "names": frozenset(c["names"])})
+                     for c in said["checks"]]
             self._checks[chapter, hidden] = [c for c in found if self.setting.device in c.devices]
         return self._checks[chapter, hidden]
 
@@ -194,7 +196,7 @@ class Grader:
             folders = [(edit, edit.write(chapter, scratch / f"{chapter.stem}-{number}"))
                        for number, edit in enumerate(edits(chapter, "mistake"))]
             self._suspects[chapter] = [
-                Suspect(Submission(place, self.setting, chapter, folder), edit.words)
+                Suspect(Submission(place, self.setting, chapter, folder), edit.words, edit.parts)
                 for edit, folder in folders]
         return self._suspects[chapter]
 
@@ -218,7 +220,8 @@ class Grader:
     def _name(self, candidate: Submission, check: Check, reply: Reply, others) -> str:
         """The words of the one mistake that gives this answer, or ""."""
         suspects = self.suspects(candidate.chapter)
-        likeness = self._liken(check, reply, range(len(suspects)))
+        near = [i for i, suspect in enumerate(suspects) if suspect.parts & check.names]
+        likeness = self._liken(check, reply, near)
         fits = likeness["whole"] or likeness["part"]
         if len(fits) > 1:
             fits = self._tell_apart(candidate, [c for c in others if c != check], fits)

@@ -39,7 +39,8 @@ class Key:
         """The checks of a chapter's test files."""
         found = [check for hidden, path in tests.items()
                  for check in checks.collect(Path(path), chapter, hidden == "hidden")]
-        return {"checks": [dataclasses.asdict(check) for check in found]}
+        return {"checks": [{**dataclasses.asdict(check), "names": sorted(check.names)}
+                           for check in found]}
 
     def prepare(self, scan: dict, questions: list) -> dict:
         """Load a chapter's reference and ask it these questions. {"broken": why not} or nothing."""

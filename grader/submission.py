@@ -1,5 +1,8 @@
 """One chapter's file, a student's or a known mistake's, in a worker that may die at any time."""
 
+import ast
+import bisect
+import itertools
 import signal
 import time
 import tomllib
@@ -197,10 +200,11 @@ def test_files(chapter: Chapter, hidden: bool) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Edit:
-    """An edited reference, and the sentence that says what the edit means."""
+    """An edited reference, the sentence that says what the edit means, and where it can show."""
 
     source: str
     words: str
+    parts: frozenset[str]       # the chapter's functions and classes that it may change
 
     def write(self, chapter: Chapter, folder: Path) -> Path:
         """Put it into a folder as a submission."""
@@ -214,10 +218,38 @@ def edits(chapter: Chapter, kind: str) -> list[Edit]:
     if not chapter.mistakes.exists() or not chapter.solution.exists():
         return []
     source, found = chapter.solution.read_text("utf-8"), []
+    parts = _Parts(source)
     for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
         if source.count(entry["find"]) != 1:
             raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
                               f"{source.count(entry['find'])} times in the solution, not once")
         found.append(Edit(source.replace(entry["find"], entry["replace"]),
-                          entry["says" if kind == "mistake" else "why"]))
+                          entry["says" if kind == "mistake" else "why"],
+                          parts.changed_by(source.index(entry["find"]), len(entry["find"]))))
     return found
+
+
+class _Parts:
+    """A chapter's functions and classes, and which of them use which."""
+
+    def __init__(self, source: str):
+        self.starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
+        nodes = [node for node in ast.parse(source).body
+                 if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+        self.lines = {node.name: (node.lineno - len(node.decorator_list), node.end_lineno)
+                      for node in nodes}
+        self.uses = {node.name: {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+                     for node in nodes}
+
+    def changed_by(self, at: int, length: int) -> frozenset[str]:
+        """The parts that an edit of the text there may change: its own, and all that use it."""
+        first = bisect.bisect_right(self.starts, at)
+        last = bisect.bisect_right(self.starts, at + length - 1)
+        changed = {name for name, (start, end) in self.lines.items() if start <= last and first <= end}
+        inside = len(changed) == 1 and all(
+            start <= first and last <= end for start, end in map(self.lines.get, changed))
+        if not inside:          # a constant or an import: it may change anything
+            return frozenset(self.lines)
+        while more := {name for name, uses in self.uses.items() if uses & changed} - changed:
+            changed |= more
+        return frozenset(changed)
