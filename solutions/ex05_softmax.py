@@ -1,0 +1,116 @@
+"""Softmax: scores to probabilities to loss.
+
+pᵢ = e^(xᵢ/T) / Σⱼ e^(xⱼ/T), its logarithm, and the loss that a language model trains on.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def softmax(
+    x: Float[Tensor, "*shape"], dim: int = -1, temperature: float | int = 1.0
+) -> Float[Tensor, "*shape"]:
+    """Scores to probabilities along dim: e^(xᵢ/T) / Σⱼ e^(xⱼ/T), with T the temperature.
+
+    Computed from (x − max x)/T in at least float32, so that no e^… overflows, and cast back to
+    the dtype of x. Where every score is −inf there is nothing to choose from: all zeros, and a
+    gradient of zero.
+
+    Raises ValueError where temperature is not above 0.
+    """
+    # BEGIN SOLUTION
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    top = wide.detach().amax(dim, keepdim=True)
+    top = top.masked_fill(top.isinf(), 0)       # −inf − (−inf) would be NaN
+    shifted = wide - top
+    if temperature != 1:
+        shifted = shifted / temperature
+    weights = shifted.exp_()                    # in place: memory is what takes the time
+    total = weights.sum(dim, keepdim=True)
+    total = total.clamp(min=1)                  # the top adds e⁰ = 1: below is only the empty sum
+    return (weights * total.reciprocal()).to(x.dtype)
+    # END SOLUTION
+
+
+def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]:
+    """log Σⱼ e^xⱼ along dim, which disappears: max x + log Σⱼ e^(xⱼ − max x).
+
+    Computed in at least float32 and cast back. Where every score is −inf: −inf, and a gradient
+    of zero.
+    """
+    # BEGIN SOLUTION
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    top = wide.detach().amax(dim, keepdim=True)
+    total = (wide - top.masked_fill(top.isinf(), 0)).exp().sum(dim, keepdim=True)
+    return (top + total.clamp(min=1).log()).squeeze(dim).to(x.dtype)
+    # END SOLUTION
+
+
+def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
+    """The logarithm of softmax(x), without going through it: xᵢ − log Σⱼ e^xⱼ along dim.
+
+    Computed in at least float32 and cast back, finite for every finite score. Where every score
+    is −inf, so is every answer.
+    """
+    # BEGIN SOLUTION
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    top = wide.detach().amax(dim, keepdim=True)
+    shifted = wide - top.masked_fill(top.isinf(), 0)
+    total = shifted.exp().sum(dim, keepdim=True).clamp(min=1)
+    return (shifted - total.log()).to(x.dtype)
+    # END SOLUTION
+
+
+def cross_entropy(
+    logits: Float[Tensor, "*batch vocab"],
+    targets: Int[Tensor, "*batch"],
+    ignore_index: int = -100,
+) -> Float[Tensor, ""]:
+    """The mean of −log softmax(logits)[target] over the targets that are kept, in nats.
+
+    A target equal to ignore_index is left out of the sum and of the count, whatever its logits
+    are. Computed in at least float32 and cast back to the dtype of logits.
+
+    Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
+    """
+    # BEGIN SOLUTION
+    vocab = logits.shape[-1]
+    kept = targets != ignore_index
+    ids = targets[kept].long()
+    wrong = ids[(ids < 0) | (ids >= vocab)]
+    if len(wrong):
+        raise ValueError(f"targets must be 0 … {vocab - 1}, or ignored, got {wrong[0].item()}")
+    if not len(ids):
+        raise ValueError(f"targets must hold one to learn from, got only {ignore_index}")
+    wide = logits[kept].to(torch.promote_types(logits.dtype, torch.float32))
+    losses = -log_softmax(wide).gather(-1, ids.unsqueeze(-1))
+    return losses.mean().to(logits.dtype)
+    # END SOLUTION
+
+
+def perplexity(loss: Float[Tensor, "*batch"] | float | int) -> Float[Tensor, "*batch"] | float:
+    """e^loss: among how many equally likely tokens a model of this loss (in nats) hesitates."""
+    # BEGIN SOLUTION
+    return loss.exp() if isinstance(loss, Tensor) else math.exp(loss)
+    # END SOLUTION
+
+
+def softmax_backward(
+    y: Float[Tensor, "*shape"], grad_out: Float[Tensor, "*shape"], dim: int = -1
+) -> Float[Tensor, "*shape"]:
+    """The gradient of a loss through y = softmax(x, dim), given grad_out = ∂loss/∂y.
+
+    grad_xᵢ = yᵢ (grad_outᵢ − Σⱼ yⱼ grad_outⱼ): what pulls up less than the average pull goes down.
+    Computed in at least float32 and cast back to the dtype of y.
+    """
+    # BEGIN SOLUTION
+    wide = torch.promote_types(y.dtype, torch.float32)
+    y_wide, pull = y.to(wide), grad_out.to(wide)
+    mean = (y_wide * pull).sum(dim, keepdim=True)
+    return (pull - mean).mul_(y_wide).to(y.dtype)       # in place, as above
+    # END SOLUTION

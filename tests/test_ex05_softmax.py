@@ -1,0 +1,372 @@
+"""What chapter 05 asks of softmax, its logarithm, the loss and the backward pass."""
+
+import math
+
+import torch
+
+from grader import dtypes, points, raises
+
+FORBIDDEN = {
+    "torch.softmax", "torch.Tensor.softmax", "torch.nn.functional.softmax",
+    "torch.special.softmax", "torch.nn.Softmax", "torch.nn.Softmax2d",
+    "torch.nn.functional.softmin", "torch.nn.Softmin", "torch.nn.functional.gumbel_softmax",
+    "torch.log_softmax", "torch.Tensor.log_softmax", "torch.nn.functional.log_softmax",
+    "torch.special.log_softmax", "torch.nn.LogSoftmax",
+    "torch.logsumexp", "torch.Tensor.logsumexp", "torch.special.logsumexp",
+    "torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss",
+    "torch.nn.functional.nll_loss", "torch.nn.NLLLoss",
+}
+
+
+def masked(draw):
+    """Three rows of five scores: none masked, two masked, all masked."""
+    scores = draw(3, 5).clone()
+    scores[1, 3:] = -math.inf
+    scores[2] = -math.inf
+    return scores
+
+
+def shares(draw, *shape):
+    """Probabilities along the last axis, in sixteenths, which every dtype holds exactly."""
+    tickets = draw.ints(shape[-1], *shape[:-1], 16)
+    return torch.nn.functional.one_hot(tickets, shape[-1]).sum(-2).to(draw.float) / 16
+
+
+# -- softmax
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_softmax(impl, draw, dtype):
+    """softmax turns each row of scores into e^x over the row's sum of e^x, in the dtype of x.
+
+    Three steps along the last axis: exponentiate, add up, divide.
+    """
+    return impl.softmax(draw(3, 5).to(dtype))
+
+
+@points(2)
+@dtypes("float32", "float16")
+def test_softmax_large_scores(impl, draw, dtype):
+    """softmax of scores in the hundreds stays finite.
+
+    e^89 is past float32's largest number. What may be taken from every score of a row without
+    changing one probability?
+    """
+    return impl.softmax(draw(4, 6, scale=300.0).to(dtype))
+
+
+@points(2)
+def test_softmax_rows_apart(impl, draw):
+    """Each row is computed from its own largest score, not from the largest of the tensor.
+
+    Row 0 has scores near 0, row 1 up to 500. Take 500 from row 0 and every e^x there is 0.
+    """
+    small, large = draw(6), draw(6).new_tensor([0, 100, 500, 300, 200, 400])
+    return impl.softmax(torch.stack([small, large]))
+
+
+@points(2)
+def test_softmax_dim(impl, draw):
+    """softmax works along the axis that dim names, counted from either end.
+
+    The maximum and the sum both run along dim. Keep that axis, with size 1, so that they
+    broadcast back.
+    """
+    x = draw(2, 3, 4)
+    return {"dim=0": impl.softmax(x, dim=0), "dim=1": impl.softmax(x, dim=1),
+            "dim=-2": impl.softmax(x, dim=-2)}
+
+
+def test_temperature(impl, draw):
+    """softmax divides the scores by the temperature: below 1 sharpens, above 1 flattens.
+
+    The limit towards 0 is all on the largest score; towards infinity, equal shares.
+    """
+    x = draw(3, 5)
+    return {"temperature=0.5": impl.softmax(x, temperature=0.5),
+            "temperature=3": impl.softmax(x, temperature=3)}
+
+
+def test_temperature_refused(impl, draw):
+    """A temperature of 0 or below raises a ValueError that names temperature.
+
+    Look at it before anything is computed. 0 is refused too: nothing can be divided by it.
+    """
+    return {"temperature=0": raises(ValueError, lambda: impl.softmax(draw(3), temperature=0),
+                                    names="temperature"),
+            "temperature=-1.0": raises(ValueError, lambda: impl.softmax(draw(3), temperature=-1.0),
+                                       names="temperature")}
+
+
+def test_temperature_half_precision(impl, draw):
+    """Scores are divided by the temperature in float32, not in half precision.
+
+    1,000 over 0.001 is a million, past float16's largest number. Cast first, then divide.
+    """
+    return impl.softmax(draw(4, 6, scale=1000.0).to(torch.float16), temperature=0.001)
+
+
+def test_softmax_wide_row(impl, draw):
+    """softmax adds up 70,000 weights in float32: float16 ends at 65,504.
+
+    Real vocabularies are this large. Cast to float32 first, and back at the very end.
+    """
+    x = draw(70_000, scale=0.01).to(torch.float16)
+    return {"adds up to about 1": bool(impl.softmax(x).float().sum() > 0.5)}
+
+
+@points(2)
+def test_softmax_masked(impl, draw):
+    """A score of −inf gets probability 0, and a row of nothing but −inf gives zeros, not NaN.
+
+    Attention masks with −inf. Two steps go wrong in an empty row: −inf minus −inf, and 0 over 0.
+    """
+    return impl.softmax(masked(draw))
+
+
+@points(2)
+def test_softmax_masked_gradient(impl, draw):
+    """The gradient of a row of nothing but −inf is zero, not NaN.
+
+    Replacing NaN at the end repairs the output and not the gradient: the NaN is still inside.
+    Prevent it where it would arise. The other rows must learn as usual.
+    """
+    x = masked(draw).requires_grad_()
+    (impl.softmax(x) * draw(3, 5)).sum().backward()
+    return {"grad of the row without a mask": x.grad[0], "grad of the half-masked row": x.grad[1],
+            "grad of the masked row": x.grad[2]}
+
+
+# -- logsumexp and log_softmax
+
+@dtypes("float32", "bfloat16", "float16")
+def test_logsumexp(impl, draw, dtype):
+    """logsumexp is log Σ e^x along the last axis, which disappears: one number per row.
+
+    (3, 5) becomes (3,), in the dtype of x.
+    """
+    return impl.logsumexp(draw(3, 5).to(dtype))
+
+
+def test_logsumexp_large_scores(impl, draw):
+    """logsumexp of scores in the hundreds, of either sign, stays finite and right.
+
+    Take the maximum out of every score, and add it back after the logarithm.
+    """
+    x = draw(4, 6, scale=300.0)
+    return {"mixed": impl.logsumexp(x), "all below zero": impl.logsumexp(-x.abs() - 200)}
+
+
+def test_logsumexp_dim(impl, draw):
+    """logsumexp works along the axis that dim names, and removes that axis.
+
+    (2, 3, 4) becomes (3, 4) for dim=0 and (2, 4) for dim=-2.
+    """
+    x = draw(2, 3, 4)
+    return {"dim=0": impl.logsumexp(x, dim=0), "dim=-2": impl.logsumexp(x, dim=-2)}
+
+
+def test_logsumexp_wide_row(impl, draw):
+    """logsumexp adds up 70,000 numbers in float32: float16 ends at 65,504.
+
+    The answer, about 11.16, fits easily; the sum on the way to it does not.
+    """
+    return impl.logsumexp(draw(70_000, scale=0.01).to(torch.float16))
+
+
+def test_logsumexp_masked(impl, draw):
+    """logsumexp of nothing but −inf is −inf, with a gradient of zero.
+
+    The logarithm of 0 is −inf, which is right, but its slope there is infinite, and infinity
+    times 0 is NaN. Let the empty row's logarithm see something else than 0.
+    """
+    x = masked(draw).requires_grad_()
+    y = impl.logsumexp(x)
+    y.backward(draw(3))
+    return {"value": y, "grad of x": x.grad}
+
+
+@dtypes("float32", "bfloat16", "float16")
+def test_log_softmax(impl, draw, dtype):
+    """log_softmax is x − log Σ e^x: the logarithm of softmax, in the dtype of x.
+
+    A logarithm of a quotient is a difference of logarithms.
+    """
+    return impl.log_softmax(draw(3, 5).to(dtype))
+
+
+@points(2)
+def test_log_softmax_far(impl, draw):
+    """log_softmax is finite for every finite score, however far below the largest.
+
+    e^−200 is 0 in float32, and its logarithm is lost. Never go through the probability.
+    """
+    return impl.log_softmax(draw(4, 6, scale=300.0))
+
+
+def test_log_softmax_dim(impl, draw):
+    """log_softmax works along the axis that dim names, and keeps its shape.
+
+    The sum runs along dim and has to broadcast back.
+    """
+    x = draw(2, 3, 4)
+    return {"dim=0": impl.log_softmax(x, dim=0), "dim=-2": impl.log_softmax(x, dim=-2)}
+
+
+def test_log_softmax_wide_row(impl, draw):
+    """log_softmax adds up 70,000 numbers in float32: float16 ends at 65,504.
+
+    Cast to float32 first, and back at the very end. The answer here is its first eight numbers.
+    """
+    return impl.log_softmax(draw(70_000, scale=0.01).to(torch.float16))[:8]
+
+
+def test_log_softmax_masked(impl, draw):
+    """log_softmax of −inf is −inf, in a row of nothing else too, and no gradient is NaN.
+
+    −inf minus −inf is NaN. What may be taken from an empty row instead?
+    """
+    x = masked(draw).requires_grad_()
+    y = impl.log_softmax(x)
+    y.backward(draw(3, 5))
+    return {"value": y, "grad of x": x.grad}
+
+
+# -- cross_entropy and perplexity
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_cross_entropy(impl, draw, dtype):
+    """cross_entropy is the mean of −log p(target), in the dtype of the logits.
+
+    From each row of log-probabilities take the one at the target. One number comes out.
+    """
+    return impl.cross_entropy(draw(6, 6).to(dtype), draw.ints(6, 6))
+
+
+def test_cross_entropy_batch(impl, draw):
+    """Classes are on the last axis of the logits, behind any number of batch axes.
+
+    Logits (2, 3, 7) go with targets (2, 3). (torch's own function wants (2, 7, 3).)
+    """
+    return {"logits of shape (2, 3, 7)": impl.cross_entropy(draw(2, 3, 7), draw.ints(7, 2, 3)),
+            "logits of shape (7,)": impl.cross_entropy(draw(7), draw.ints(7))}
+
+
+@points(2)
+def test_cross_entropy_confident(impl, draw):
+    """A confident mistake costs what it should: hundreds of nats, neither inf nor a ceiling.
+
+    Logits 300 apart. A small number added inside the logarithm hides the worst mistakes.
+    """
+    return impl.cross_entropy(draw(8, 6, scale=300.0), draw.ints(6, 8))
+
+
+@points(2)
+def test_cross_entropy_ignored(impl, draw):
+    """Targets of −100 are left out of the sum and of the count.
+
+    Three of eight are ignored here, so the mean is over five.
+    """
+    targets = draw.ints(7, 8).clone()
+    targets[[1, 4, 5]] = -100
+    return impl.cross_entropy(draw(8, 7), targets)
+
+
+def test_cross_entropy_ignored_logits(impl, draw):
+    """Whatever stands in an ignored row, even −inf, neither the loss nor its gradient sees it.
+
+    Infinity times 0 is NaN, so a row cannot be left out by multiplying its loss by 0. Leave it out
+    before anything is computed.
+    """
+    logits, targets = draw(4, 5).clone(), draw.ints(5, 4).clone()
+    logits[1], targets[1] = -math.inf, -100
+    logits.requires_grad_()
+    loss = impl.cross_entropy(logits, targets)
+    loss.backward()
+    return {"loss": loss, "grad of logits": logits.grad}
+
+
+def test_cross_entropy_ignore_index(impl, draw):
+    """Which target is ignored is the caller's choice; it may be a class of the vocabulary.
+
+    Padding often has id 0. Compare with ignore_index and not with −100.
+    """
+    targets = torch.tensor([0, 3, 0, 5, 6, 0, 2, 1], device=draw.device)
+    return impl.cross_entropy(draw(8, 7), targets, ignore_index=0)
+
+
+def test_cross_entropy_gradient(impl, draw):
+    """The gradient of the logits is (probabilities − one-hot target) / kept, zero where ignored.
+
+    autograd finds it, unless a .detach(), .data or .item() on the way cuts it off.
+    """
+    logits, targets = draw(5, 4).requires_grad_(), draw.ints(4, 5).clone()
+    targets[2] = -100
+    impl.cross_entropy(logits, targets).backward()
+    return {"grad of logits": logits.grad}
+
+
+def test_all_ignored(impl, draw):
+    """With every target ignored there is no mean: a ValueError that names targets.
+
+    0 / 0 would be NaN, which one optimizer step spreads over all weights.
+    """
+    targets = torch.full((3,), -100, device=draw.device)
+    return raises(ValueError, lambda: impl.cross_entropy(draw(3, 4), targets), names="targets")
+
+
+def test_targets_out_of_range(impl, draw):
+    """A kept target below 0 or past the vocabulary raises a ValueError that names targets.
+
+    Torch says it late, or on a GPU by ending the process, and a negative index may count from
+    the end. Look at the kept targets first.
+    """
+    return {f"target {bad} of 4 classes": raises(
+        ValueError, lambda bad=bad: impl.cross_entropy(
+            draw(3, 4), torch.tensor([0, bad, 3], device=draw.device)), names="targets")
+        for bad in (4, -1)}
+
+
+def test_perplexity(impl, draw):
+    """perplexity is e^loss, for a tensor or a plain number.
+
+    The loss is in nats, so the base is e. A model that knows nothing of V tokens has loss ln V
+    and perplexity V.
+    """
+    return {"of a tensor": impl.perplexity(draw.uniform(3) * 4),
+            "of a number": impl.perplexity(2.5)}
+
+
+# -- backward
+
+@points(2)
+@dtypes("float32", "bfloat16", "float16")
+def test_backward(impl, draw, dtype):
+    """softmax_backward is y (grad_out − Σ y grad_out), the sum along the row.
+
+    Each score moves all the probabilities of its row, not only its own.
+    """
+    return impl.softmax_backward(shares(draw, 3, 5).to(dtype), draw(3, 5).to(dtype))
+
+
+def test_backward_dim(impl, draw):
+    """softmax_backward's sum runs along the axis that dim names.
+
+    Keep that axis, with size 1, so that the sum broadcasts back.
+    """
+    y, grad_out = shares(draw, 4, 3, 4), draw(4, 3, 4)
+    return {"dim=0": impl.softmax_backward(y.transpose(0, 2), grad_out, dim=0),
+            "dim=-2": impl.softmax_backward(y.transpose(1, 2).contiguous(),
+                                            draw(4, 4, 3), dim=-2)}
+
+
+@dtypes("float16", "bfloat16")
+def test_backward_nearly_equal(impl, draw, dtype):
+    """softmax_backward of nearly equal pulls keeps their differences in half precision.
+
+    Pulls between 200 and 207: their mean, rounded to bfloat16, is off by up to a half. Compute in
+    float32, and cast back at the end.
+    """
+    pulls = (200 + draw.ints(8, 4, 5)).to(draw.float).to(dtype)
+    return impl.softmax_backward(shares(draw, 4, 5).to(dtype), pulls)
