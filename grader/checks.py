@@ -132,15 +132,23 @@ def expand(function, chapter: str, hidden: bool) -> list[Check]:
 
 
 def _names(function) -> frozenset[str]:
-    """The names and texts in a function's code and in that of its module's helpers."""
-    names, codes, seen = set(), [function.__code__], set()
-    while codes:
-        code = codes.pop()
-        if code in seen:
+    """The names and texts in a function's code, and in the helpers and constants that it uses."""
+    names, seen, left = set(), set(), [function]
+    while left:
+        thing = left.pop()
+        if id(thing) in seen:
             continue
-        seen.add(code)
-        names |= {*code.co_names, *(x for x in code.co_consts if type(x) is str and x.isidentifier())}
-        codes += [const for const in code.co_consts if inspect.iscode(const)]
-        codes += [helper.__code__ for name in code.co_names
-                  if inspect.isfunction(helper := function.__globals__.get(name))]
-    return frozenset(names)
+        seen.add(id(thing))
+        if isinstance(thing, str):
+            names.add(thing)
+        elif isinstance(thing, (tuple, list, set, frozenset)):
+            left += thing
+        elif isinstance(thing, dict):
+            left += [*thing.keys(), *thing.values()]
+        elif inspect.iscode(thing):
+            left += [*thing.co_names, *thing.co_consts]
+        elif inspect.isfunction(thing) and thing.__module__ == function.__module__:
+            left += [thing.__code__, thing.__defaults__ or ()]
+            left += [cell.cell_contents for cell in thing.__closure__ or ()]
+            left += [thing.__globals__.get(name) for name in thing.__code__.co_names]
+    return frozenset(name for name in names if name.isidentifier())

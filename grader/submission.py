@@ -230,25 +230,26 @@ def edits(chapter: Chapter, kind: str) -> list[Edit]:
 
 
 class _Parts:
-    """A chapter's functions and classes, and which of them use which."""
+    """What a chapter defines (functions, classes, constants), and which of these use which."""
 
     def __init__(self, source: str):
         self.starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
-        nodes = [node for node in ast.parse(source).body
-                 if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-        self.lines = {node.name: (node.lineno - len(node.decorator_list), node.end_lineno)
-                      for node in nodes}
-        self.uses = {node.name: {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
-                     for node in nodes}
+        self.lines: dict[str, tuple[int, int]] = {}
+        self.uses: dict[str, set[str]] = {}
+        for node in ast.parse(source).body:
+            names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
+            defined = [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else \
+                [name.id for name in names if isinstance(name.ctx, ast.Store)]
+            for name in defined:
+                self.lines[name] = node.lineno, node.end_lineno
+                self.uses[name] = {name.id for name in names}
 
     def changed_by(self, at: int, length: int) -> frozenset[str]:
         """The parts that an edit of the text there may change: its own, and all that use it."""
         first = bisect.bisect_right(self.starts, at)
         last = bisect.bisect_right(self.starts, at + length - 1)
         changed = {name for name, (start, end) in self.lines.items() if start <= last and first <= end}
-        inside = len(changed) == 1 and all(
-            start <= first and last <= end for start, end in map(self.lines.get, changed))
-        if not inside:          # a constant or an import: it may change anything
+        if not changed:         # an import, say: it may change anything
             return frozenset(self.lines)
         while more := {name for name, uses in self.uses.items() if uses & changed} - changed:
             changed |= more

@@ -10,6 +10,7 @@ import pytest
 from grader import chapters, loader, watch
 from grader.chapters import ROOT, Chapter
 from grader.engine import Grader
+from grader.submission import _Parts
 
 FIRST, LAST = Chapter("ex01_first"), Chapter("ex02_last")
 FIRST_SOLUTION = '''"""First."""
@@ -210,3 +211,18 @@ def test_the_finder_leaves_other_packages_alone():
     finder = loader.ChapterFinder("exercises", lambda stem: None)
     assert finder.find_spec("os.path") is None
     assert finder.find_spec("exercises.ex99_nothing") is None
+
+
+def test_where_an_edit_can_show():
+    """A mistake is looked for only by checks that speak of a part that it may change."""
+    source = ("import math\n\nLIMIT = 3\nTABLE = {'f': 1}\n\n\ndef helper():\n    return LIMIT\n\n\n"
+              "def used():\n    return helper()\n\n\nclass Alone:\n    pass\n")
+    parts = _Parts(source)
+
+    def changed(text):
+        return parts.changed_by(source.index(text), len(text))
+    assert changed("return LIMIT") == {"helper", "used"}
+    assert changed("LIMIT = 3") == {"LIMIT", "helper", "used"}
+    assert changed("pass") == {"Alone"}
+    assert changed("import math") == {"LIMIT", "TABLE", "helper", "used", "Alone"}
+    assert changed(source) == changed("import math")
