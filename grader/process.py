@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import queue
+import select
 import signal
 import socket
 import subprocess
@@ -21,6 +22,9 @@ MAX_OUTPUT = 64 << 10       # bytes of a submission's prints that are kept
 
 # Forking a process that has torch in memory is safe on Linux only.
 CAN_FORK = sys.platform == "linux"
+
+# Windows cannot look whether a pipe holds something; there a print may be shown one check late.
+POLLS = hasattr(select, "poll")
 
 
 class Ended(Exception):
@@ -124,6 +128,9 @@ class Worker:
         self._requests, self._replies, self._prints = requests, replies, prints
         self._inbox: queue.Queue = queue.Queue(4)    # a worker that floods it has to wait
         self._output, self._cut, self._count = bytearray(), 0, 0
+        self._taking = threading.Lock()
+        if POLLS:
+            os.set_blocking(prints.fileno(), False)
         self._ended = False
         self._threads = [threading.Thread(target=work, daemon=True)
                          for work in (self._listen, self._drain)]
@@ -177,6 +184,9 @@ class Worker:
 
     def output(self) -> str:
         """What it printed since the last call, cut at 64 KB."""
+        if POLLS:
+            with contextlib.suppress(OSError, ValueError):      # what it printed before it replied
+                self._take()
         text, cut = bytes(self._output).decode("utf-8", "replace"), self._cut
         self._output.clear()
         self._cut = 0
@@ -190,8 +200,26 @@ class Worker:
             self._inbox.put(error if isinstance(error, FrameError) else EOFError())
 
     def _drain(self) -> None:
+        """Keep taking what it prints, so that it never waits for a full pipe."""
         with contextlib.suppress(OSError, ValueError):
-            while chunk := self._prints.read1(1 << 16):
+            more = True
+            while more:
+                if POLLS:
+                    poll = select.poll()
+                    poll.register(self._prints.fileno(), select.POLLIN)
+                    poll.poll()
+                more = self._take()
+
+    def _take(self) -> bool:
+        """Take what has been printed; False at its end."""
+        with self._taking:
+            while True:
+                try:
+                    chunk = os.read(self._prints.fileno(), 1 << 16)
+                except BlockingIOError:
+                    return True
                 keep = max(0, MAX_OUTPUT - len(self._output))
                 self._output += chunk[:keep]
                 self._cut += max(0, len(chunk) - keep)
+                if not chunk or not POLLS:
+                    return bool(chunk)

@@ -117,3 +117,16 @@ def test_inputs_are_the_same_in_every_process(tmp_path):
             return [v.facts for v in grader.grade(LINEAR, tmp_path)]
     assert said() == said() == said(fork=False)
     assert said() != said(seed=1)
+
+
+def test_prints_belong_to_the_check_that_made_them(tmp_path):
+    """However soon the answer follows, what was printed before it is there, and only then."""
+    (tmp_path / "ex03_linear.py").write_text(SOLUTION + (
+        "\n\nright = linear_backward\ncount = 0\n\n\ndef linear_backward(x, weight, grad_out):\n"
+        "    global count\n    count += 1\n    print('call', count, 'x' * 10_000)\n"
+        "    return right(x, weight, grad_out)\n"), "utf-8")
+    with Grader() as grader:
+        said = [v.output.split()[1::3] for v in grader.grade(LINEAR, tmp_path, hidden=True)]
+    calls = [int(number) for numbers in said for number in numbers]
+    assert calls == list(range(1, len(calls) + 1)) and len(calls) > 5
+    assert max(map(len, said)) < len(calls)
