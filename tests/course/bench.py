@@ -16,7 +16,7 @@ from pathlib import Path
 from grader import chapters
 from grader.chapters import ROOT
 from grader.engine import Grader
-from tests.course.stubs import fresh
+from grader.submission import edits
 
 REPEATS = 5
 
@@ -50,13 +50,12 @@ def grader_rows():
             saved = seconds(lambda chapter=chapter: list(grader.grade(chapter, chapters.SOLUTIONS)))
             yield f"watch: save to verdict, {chapter.name}", saved / cold, 0.3
         with tempfile.TemporaryDirectory() as folder:
-            fresh(Path(folder))
-            source = everything[-1].solution.read_text("utf-8")
-            (Path(folder) / everything[-1].exercise.name).write_text(
-                source.replace("return 2 *", "return"), "utf-8")
-            list(grader.grade(everything[-1], Path(folder)))
-            saved = seconds(lambda: list(grader.grade(everything[-1], Path(folder))))
-            yield "watch: save to a named mistake", saved / cold, 0.3
+            for chapter in everything:
+                edits(chapter, "mistake")[0].write(chapter, Path(folder))
+                call = lambda chapter=chapter: list(  # noqa: E731
+                    grader.grade(chapter, Path(folder), name_all=False))
+                call()
+                yield f"watch: save to a named mistake, {chapter.name}", seconds(call) / cold, 0.3
 
 
 def memory_rows():
