@@ -87,7 +87,7 @@ class Key:
         likeness: dict[str, list[int]] = {"whole": [], "part": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
         for number, (theirs, wrong) in self._mistakes(chapter, question).items():
-            same = self._agree(mine, theirs, wrong, rtol)
+            same = self._agree(chapter, mine, theirs, wrong, rtol)
             kind = "against" if not same else "whole" if wrong.keys() >= mine_wrong.keys() else "part"
             likeness[kind].append(number)
         return likeness
@@ -107,7 +107,7 @@ class Key:
             found["inputs"] = ["your code changed its input in place; the caller still needs it"]
         return found
 
-    def _agree(self, mine: tuple, theirs: tuple, paths, rtol) -> bool:
+    def _agree(self, chapter, mine: tuple, theirs: tuple, paths, rtol) -> bool:
         """Whether two answers say the same in these parts."""
         (my_reply, my_answer), (their_reply, their_answer) = mine, theirs
         if my_answer is None or their_answer is None:
@@ -120,8 +120,7 @@ class Key:
             one, other = compare.at(my_answer, path), compare.at(their_answer, path)
             if one is None or other is None:
                 return False
-            device = next(iter(self.rooms.values())).device
-            if compare.differences(one, other, device, rtol):
+            if compare.differences(one, other, self.rooms[chapter].device, rtol):
                 return False
         return True
 
