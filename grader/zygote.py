@@ -58,6 +58,12 @@ def _warm() -> None:
     def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:
         """Decorating it imports what beartype leaves for later."""
 
+    # The first Optimizer would import torch's compiler, half of what torch itself takes, to be
+    # left out of what is compiled. Nothing here is.
+    for method in vars(torch.optim.Optimizer).values():
+        if plain := getattr(method, "__wrapped__", None):
+            plain.__dict__["__dynamo_disable"] = plain
+
 
 def _become(role, fds) -> None:
     """In the child: its own process group, the channel as standard streams, then its role."""

@@ -88,8 +88,8 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, {sys.platform}, Python {sys.version.split()[0]}")
     for rows in (grader_rows, memory_rows, chapter_rows):
         for what, ratio, target in rows():
-            word = "within" if ratio <= target else "OVER"
-            print(f"{what:<58} {ratio:>8.2f}   {word} {target:g}", flush=True)
+            word = "" if target is None else f"within {target:.2g}" if ratio <= target else f"OVER {target:.2g}"
+            print(f"{what:<58} {ratio:>8.2f}   {word}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,109 @@
+"""Left-padded, chunked, windowed decoding equals one forward pass without a cache.
+
+The chapters' own checks ask this of small parts. Here a whole model decodes a batch of prompts of
+unequal lengths through the public signatures alone, and every logit of every row is held against
+that row alone, without padding and without a cache.
+"""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from solutions.ex13_transformer import ModelConfig, Transformer, make_caches
+
+SEQ, LENGTHS = 24, (24, 17, 9)
+BASE = ModelConfig(vocab_size=50, d_model=32, layers=3, heads=4, kv_heads=2, head_dim=12, d_ff=48,
+                   max_seq_len=64, norm="rms", feed_forward="swiglu", positions="rope")
+CONFIGS = {
+    "full": BASE,
+    "window of 5": replace(BASE, windows=(5, 5, 5)),
+    "window on some layers": replace(BASE, windows=(5, None, 7)),
+    "window of 1": replace(BASE, windows=(1, None, 1)),
+    "QK-norm": replace(BASE, qk_norm=True, windows=(None, 6, None)),
+    "learned positions": replace(BASE, positions="learned", norm="layer", feed_forward="mlp",
+                                 activation="gelu_tanh", windows=(None, 6, None)),
+    "fused": replace(BASE, fused=True, windows=(None, 6, None)),
+}
+CUTS = {
+    "prefill, then one by one": (10,) + (1,) * 14,
+    "one by one from the start": (1,) * 24,
+    "chunks": (7, 1, 9, 3, 4),
+    "a chunk wider than any window": (2, 20, 2),
+    "all at once": (24,),
+}
+
+
+def a_model(config, dtype=torch.float32):
+    torch.manual_seed(0)
+    return Transformer(config).to(dtype).eval()
+
+
+def close(logits, model, ids):
+    """As near to float64's logits as the model is without a cache, but for a factor of 2."""
+    exact = copy.deepcopy(model).double()(ids)
+    alone, largest = model(ids), exact.abs().max()
+    assert logits.dtype == alone.dtype
+    allowed = 2 * (alone - exact).abs().max() / largest
+    error = (logits - exact[:, -logits.shape[1]:]).abs().max() / largest
+    assert error <= allowed, f"off by {error:.1e} of the largest logit, rounding allows {allowed:.1e}"
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("cuts", CUTS.values(), ids=CUTS)
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_padded_batch_in_chunks_equals_each_row_alone(config, cuts, dtype):
+    model = a_model(config, dtype)
+    ids = torch.randint(50, (len(LENGTHS), SEQ), generator=torch.Generator().manual_seed(1))
+    padding = SEQ - torch.tensor(LENGTHS)
+    positions = (torch.arange(SEQ) - padding[:, None]).clamp(min=0)
+    real = torch.arange(SEQ) >= padding[:, None]                          # batch seq
+    caches, logits, start = make_caches(config, len(LENGTHS), SEQ, dtype=dtype), [], 0
+    for cut in cuts:
+        end = start + cut
+        logits.append(model(ids[:, start:end], mask=real[:, None, None, :end],
+                            positions=positions[:, start:end], caches=caches))
+        start = end
+    logits = torch.cat(logits, dim=1)
+    assert logits.isfinite().all()
+    for row, length in enumerate(LENGTHS):
+        close(logits[row:row + 1, -length:], model, ids[row:row + 1, -length:])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_padded_batch_without_a_cache_equals_each_row_alone(config):
+    model = a_model(config)
+    ids = torch.randint(50, (len(LENGTHS), SEQ), generator=torch.Generator().manual_seed(1))
+    padding = SEQ - torch.tensor(LENGTHS)
+    logits = model(ids, mask=(torch.arange(SEQ) >= padding[:, None])[:, None, None],
+                   positions=(torch.arange(SEQ) - padding[:, None]).clamp(min=0))
+    for row, length in enumerate(LENGTHS):
+        close(logits[row:row + 1, -length:], model, ids[row:row + 1, -length:])
+
+
+@torch.no_grad()
+def test_caches_say_where_the_next_token_stands():
+    """Without positions a model with caches goes on where they end, and a reset starts again."""
+    model = a_model(CONFIGS["window on some layers"])
+    ids = torch.randint(50, (2, SEQ), generator=torch.Generator().manual_seed(1))
+    caches = make_caches(CONFIGS["window on some layers"], 2, SEQ)
+    for _ in range(2):
+        close(torch.cat([model(part, caches=caches) for part in ids.split(5, dim=1)], 1), model, ids)
+        assert [cache.length for cache in caches] == [SEQ] * 3
+        for cache in caches:
+            cache.reset()
+
+
+@torch.no_grad()
+def test_a_rewound_token_never_was():
+    """What a speculative decoder needs: drop the last tokens and go on with others."""
+    model = a_model(BASE)
+    ids = torch.randint(50, (1, SEQ), generator=torch.Generator().manual_seed(1))
+    caches = make_caches(BASE, 1, SEQ)
+    model(torch.cat([ids[:, :10], ids[:, :4]], 1), caches=caches)
+    for cache in caches:
+        cache.rewind(4)
+    close(model(ids[:, 10:], caches=caches), model, ids)
