@@ -93,11 +93,11 @@ class RoPE(nn.Module):
             first, last = 0, x.shape[-2] - 1
             rows = slice(x.shape[-2])
         else:
-            first, last = positions.aminmax() if positions.numel() else (0, 0)
+            first, last = map(int, positions.aminmax()) if positions.numel() else (0, 0)
             rows = positions
         if first < 0 or last >= self.max_seq_len:
             raise ValueError(f"positions must be in 0 … {self.max_seq_len - 1}, "
-                             f"got {int(first)} … {int(last)}")
+                             f"got {first} … {last}")
         cos, sin = self.cos[rows], self.sin[rows]
         pairs = {"half": "(pair half_dim)", "interleaved": "(half_dim pair)"}[self.layout]
         a, b = rearrange(x, f"... {pairs} -> pair ... half_dim", pair=2)

@@ -1,0 +1,112 @@
+"""Chapter 09 on other shapes, dtypes and corners."""
+
+from importlib import import_module
+
+import torch
+
+from grader import dtypes, points, raises
+
+
+def _mask(draw, *shape):
+    mask = draw.ints(2, *shape) == 1
+    mask[..., 0] = True
+    return mask
+
+
+@points(2)
+@dtypes("float32", "float64")
+def test_other_shapes(impl, draw, dtype):
+    """No batch axis, four of them, one query, one key, transposed inputs: all go through."""
+    attention = impl.scaled_dot_product_attention
+    q, k, v = draw(3, 5).to(dtype), draw(6, 5).to(dtype), draw(6, 2).to(dtype)
+    many = [draw(2, 1, 3, 2, n, 4).to(dtype) for n in (3, 4, 4)]
+    turned = [draw(2, 4, 3).to(dtype).mT for _ in range(3)]
+    return {"no batch": attention(q, k, v), "four batch axes": attention(*many),
+            "one query": attention(q[:1], k, v), "one key": attention(q, k[:1], v[:1]),
+            "a mask of one number": attention(q, k, v, torch.tensor(True, device=draw.device)),
+            "transposed": attention(*turned)}
+
+
+def test_causal_masks_of_many_lengths(impl, draw):
+    """causal_mask is boolean and aligned to the end for every pair of lengths."""
+    return {f"{q}, {k}": impl.causal_mask(q, k, device=draw.device)
+            for k in range(1, 6) for q in range(1, k + 1)}
+
+
+@points(2)
+def test_inputs_stay_as_they_are(impl, draw):
+    """q, k, v, the mask and x have the same numbers after the call as before."""
+    q, k, v, x = draw(2, 4, 6), draw(2, 4, 6), draw(2, 4, 6), draw(2, 4, 6)
+    mask = _mask(draw, 4, 4)
+    before = [t.clone() for t in (q, k, v, x, mask)]
+    impl.attention_weights(q, k, mask)
+    impl.scaled_dot_product_attention(q, k, v, mask)
+    draw.fill(impl.MultiHeadAttention(6, 2, causal=True))(x, mask=mask)
+    return [bool((a == b).all()) for a, b in zip((q, k, v, x, mask), before)]
+
+
+@dtypes("float32", "bfloat16", "float16")
+def test_weights_of_distant_scores(impl, draw, dtype):
+    """Scores from −1,000 to 1,000 give weights of 0 and 1 and finite gradients."""
+    q = torch.tensor([[1.0], [-1.0]], dtype=draw.float, device=draw.device).to(dtype)
+    k = torch.tensor([[1000.0], [0.0], [-1000.0]], dtype=draw.float, device=draw.device).to(dtype)
+    q.requires_grad_()
+    weights = impl.attention_weights(q, k)
+    (weights * draw(2, 3).to(dtype)).sum().backward()
+    return {"weights": weights, "grad of q": q.grad}
+
+
+@points(2)
+def test_padded_rows(impl, draw):
+    """In a batch of unequal lengths, causal and padded, a row that sees nothing passes as zeros.
+
+    Left padding: its queries see no key at all. o_proj's bias is then all that is left.
+    """
+    layer = draw.fill(impl.MultiHeadAttention(8, 2, bias=True, causal=True))
+    x, length = draw(3, 5, 8).requires_grad_(), torch.tensor([5, 3, 1], device=draw.device)
+    real = torch.arange(5, device=draw.device) >= 5 - length[:, None]
+    out = layer(x, mask=real[:, None, None])
+    (out * draw(3, 5, 8)).sum().backward()
+    return {"output": out, "grad of x": x.grad}
+
+
+@points(2)
+def test_future_has_no_say(impl, draw):
+    """The gradient of token i's output is 0 at every later token, whatever is masked besides."""
+    layer, x = draw.fill(impl.MultiHeadAttention(8, 4, causal=True)), draw(6, 8).requires_grad_()
+    seen = [torch.autograd.grad(row.sum(), x, retain_graph=True)[0].abs().sum(-1) > 0
+            for row in layer(x, mask=_mask(draw, 6, 6))]
+    return torch.stack(seen)
+
+
+@dtypes("bfloat16", "float16")
+def test_module_in_half_precision(impl, draw, dtype):
+    """A module cast to half precision, with a rope, computes and answers in it."""
+    rope = import_module(f"{impl.__package__}.ex07_rope").RoPE(4, 8)
+    layer = draw.fill(impl.MultiHeadAttention(8, 2, rope=rope, causal=True)).to(dtype)
+    with torch.no_grad():
+        for name, weight in layer.named_parameters():
+            weight.copy_(weight.abs() if name[0] in "vo" else weight / 4)
+    return layer(draw.uniform(2, 6, 8).to(dtype))
+
+
+@points(2)
+def test_module_of_any_batch_rank(impl, draw):
+    """x and context may have no batch axis or two; a mask may tell the heads apart."""
+    layer = draw.fill(impl.MultiHeadAttention(8, 2))
+    return {"none": layer(draw(5, 8), mask=_mask(draw, 2, 5, 5)),
+            "two": layer(draw(2, 3, 4, 8), draw(2, 3, 6, 8), mask=_mask(draw, 2, 1, 2, 4, 6)),
+            "one token": layer(draw(2, 1, 8))}
+
+
+def test_bad_inputs(impl, draw):
+    """Wrong features and masks raise ValueErrors, in a causal module too."""
+    layer, x = draw.fill(impl.MultiHeadAttention(8, 2, causal=True)), draw(2, 4, 8)
+    plain = draw.fill(impl.MultiHeadAttention(8, 2))
+    qkv = [draw(1, 4, 8) for _ in range(3)]
+    return {"features of x": raises(ValueError, lambda: layer(draw(2, 4, 6))),
+            "features of the context": raises(ValueError, lambda: plain(x, draw(2, 4, 6))),
+            "a causal module's mask": raises(ValueError, lambda: layer(x, mask=_mask(draw, 4, 5)),
+                                             names="mask"),
+            "dropout": raises(ValueError, lambda: impl.scaled_dot_product_attention(
+                *qkv, dropout=1.0), names="dropout")}
