@@ -1,0 +1,227 @@
+"""Grouped-query attention: many heads ask, a few heads are asked.
+
+Query head h reads key/value head ⌊h / groups⌋, where groups = heads / kv_heads. With kv_heads =
+heads this is multi-head attention, with kv_heads = 1 multi-query attention.
+"""
+
+import torch
+from einops import rearrange, repeat
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .ex00_shapes import merge_heads, split_heads
+from .ex03_linear import Linear
+from .ex04_normalization import RMSNorm
+from .ex05_softmax import softmax
+from .ex09_attention import _must_fit, causal_mask
+
+
+def repeat_kv(
+    x: Float[Tensor, "*batch kv_heads seq head_dim"], groups: int
+) -> Float[Tensor, "*batch heads seq head_dim"]:
+    """Every head of x `groups` times in a row: heads a, b become a, a, b, b for groups = 2.
+
+    The plain way to grouped attention: it makes as many keys and values as there are queries.
+
+    Raises ValueError where groups is below 1.
+    """
+    # BEGIN SOLUTION
+    if groups < 1:
+        raise ValueError(f"groups must be at least 1, got {groups}")
+    return repeat(x, "... kv_heads seq d -> ... (kv_heads groups) seq d", groups=groups)
+    # END SOLUTION
+
+
+def grouped_attention(
+    q: Float[Tensor, "*batch heads q head_dim"],
+    k: Float[Tensor, "*batch kv_heads k head_dim"],
+    v: Float[Tensor, "*batch kv_heads k value_dim"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch heads q value_dim"]:
+    """softmax(q kᵀ / √head_dim) v, where heads / kv_heads query heads in a row share k and v.
+
+    The query heads of one group are stacked as further rows above one another, so that a single
+    matrix product per key/value head serves them all, and no key or value is copied.
+
+    mask: True = may look, broadcastable to (batch, heads, q, k). A query that may look nowhere
+    gives zeros. Computed in at least float32, returned in the dtype of q.
+
+    Raises ValueError naming kv_heads where it does not divide heads, and naming mask where that
+    does not fit. Ainslie et al., 2023 (arXiv 2305.13245).
+    """
+    # BEGIN SOLUTION
+    heads, q_len, head_dim = q.shape[-3:]
+    kv_heads = k.shape[-3]
+    if heads % kv_heads:
+        raise ValueError(f"kv_heads must divide heads = {heads}, got {kv_heads}")
+    wide = torch.promote_types(q.dtype, torch.float32)
+    rows = rearrange(q.to(wide) * head_dim**-0.5,
+                     "... (kv_heads groups) q d -> ... kv_heads (groups q) d", kv_heads=kv_heads)
+    scores = rows @ k.to(wide).mT
+    if mask is not None:        # it speaks of heads and queries: unstack them for it
+        scores = rearrange(scores, "... kv_heads (groups q) k -> ... (kv_heads groups) q k", q=q_len)
+        _must_fit(mask, scores.shape)
+        scores = scores.masked_fill_(~mask, -torch.inf)     # in place: memory takes the time
+        scores = rearrange(scores, "... (kv_heads groups) q k -> ... kv_heads (groups q) k",
+                           kv_heads=kv_heads)
+    out = softmax(scores) @ v.to(wide)
+    return rearrange(out, "... kv_heads (groups q) d -> ... (kv_heads groups) q d", q=q_len).to(q.dtype)
+    # END SOLUTION
+
+
+def sliding_window_mask(
+    q_len: int, k_len: int, window: int, device: torch.device | str | None = None
+) -> Bool[Tensor, "q k"]:
+    """A causal mask whose queries see `window` keys at most: the token itself and those before it.
+
+    True = may look. The queries are the last of the keys: query i stands at position
+    k_len − q_len + i. Beltagy et al., 2020 (arXiv 2004.05150).
+
+    Raises ValueError where window is below 1 or there are fewer keys than queries (naming k_len).
+    """
+    # BEGIN SOLUTION
+    if window < 1:
+        raise ValueError(f"window must be at least 1, got {window}")
+    if k_len < q_len:
+        raise ValueError(f"k_len must be at least q_len = {q_len}, got {k_len}")
+    keys = torch.arange(k_len, device=device)
+    back = keys[k_len - q_len :, None] - keys       # how far each query must look back
+    return (back >= 0) & (back < window)
+    # END SOLUTION
+
+
+class GroupedQueryAttention(nn.Module):
+    """Self-attention as today's decoders have it: `heads` of queries, `kv_heads` of keys and values.
+
+    q_proj: Linear, d_model to heads · head_dim. k_proj, v_proj: to kv_heads · head_dim, all three
+    with biases where qkv_bias. o_proj: heads · head_dim to d_model, with a bias where o_bias.
+    head_dim: d_model / heads where it is left out; heads then must divide d_model.
+    qk_norm: q_norm and k_norm, RMSNorm(head_dim, norm_eps) on every head of q and k, before RoPE.
+    rope: a RoPE for head_dim, which turns q and k.
+    window: how many keys a query sees, itself among them; None is all.
+    fused: compute with torch's F.scaled_dot_product_attention instead of grouped_attention.
+
+    Raises ValueError, naming the argument, where a size is below 1, kv_heads does not divide
+    heads, heads does not divide d_model though head_dim is left out, rope is for another head_dim,
+    or there is a window without causal.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int | None = None,
+        qk_norm: bool = False,
+        norm_eps: float | int = 1e-6,
+        qkv_bias: bool = False,
+        o_bias: bool = False,
+        rope: nn.Module | None = None,
+        window: int | None = None,
+        causal: bool = True,
+        fused: bool = False,
+    ):
+        super().__init__()
+        # BEGIN SOLUTION
+        if d_model < 1:
+            raise ValueError(f"d_model must be at least 1, got {d_model}")
+        if heads < 1:
+            raise ValueError(f"heads must be at least 1, got {heads}")
+        if kv_heads < 1 or heads % kv_heads:
+            raise ValueError(f"kv_heads must divide heads = {heads}, got {kv_heads}")
+        if head_dim is None:
+            if d_model % heads:
+                raise ValueError(f"heads must divide d_model = {d_model}, got {heads}")
+            head_dim = d_model // heads
+        if head_dim < 1:
+            raise ValueError(f"head_dim must be at least 1, got {head_dim}")
+        if rope is not None and rope.head_dim != head_dim:
+            raise ValueError(f"rope must be for head_dim = {head_dim}, got {rope.head_dim}")
+        if window is not None and (window < 1 or not causal):
+            raise ValueError(f"window must be at least 1 and needs causal=True, "
+                             f"got {window} with causal={causal}")
+        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
+        self.window, self.causal, self.fused = window, causal, fused
+        self.q_proj = Linear(d_model, heads * head_dim, bias=qkv_bias)
+        self.k_proj = Linear(d_model, kv_heads * head_dim, bias=qkv_bias)
+        self.v_proj = Linear(d_model, kv_heads * head_dim, bias=qkv_bias)
+        self.o_proj = Linear(heads * head_dim, d_model, bias=o_bias)
+        self.q_norm = RMSNorm(head_dim, norm_eps) if qk_norm else None
+        self.k_norm = RMSNorm(head_dim, norm_eps) if qk_norm else None
+        self.rope = rope
+        # END SOLUTION
+
+    def project(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
+    ) -> tuple[
+        Float[Tensor, "batch heads seq head_dim"],
+        Float[Tensor, "batch kv_heads seq head_dim"],
+        Float[Tensor, "batch kv_heads seq head_dim"],
+    ]:
+        """x to (q, k, v): projected, split into heads; q and k normalized, then turned by RoPE.
+
+        positions: where the tokens stand, for all rows or for each; 0 … seq − 1 where left out.
+        """
+        # BEGIN SOLUTION
+        q = split_heads(self.q_proj(x), self.heads)
+        k = split_heads(self.k_proj(x), self.kv_heads)
+        v = split_heads(self.v_proj(x), self.kv_heads)
+        if self.q_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        if self.rope is not None:
+            if positions is not None:
+                positions = positions.unsqueeze(-2)         # the same for every head
+            both = self.rope(torch.cat([q, k], dim=1), positions)   # the call is what costs a token
+            q, k = both.split([self.heads, self.kv_heads], dim=1)
+        return q, k, v
+        # END SOLUTION
+
+    def attend(
+        self,
+        q: Float[Tensor, "batch heads q head_dim"],
+        k: Float[Tensor, "batch kv_heads k head_dim"],
+        v: Float[Tensor, "batch kv_heads k head_dim"],
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch q d_model"]:
+        """(q, k, v) to the output: attention, the heads side by side again, o_proj.
+
+        The module's own mask, causal or a window, takes the queries for the last of the keys. A
+        given mask is ANDed with it. Where that has more columns than there are keys, its last
+        columns count (the keys may be the newest of more); a single column counts for all keys.
+        No mask is made where it would hide nothing.
+
+        Raises ValueError where mask does not fit (batch, heads, q, k).
+        """
+        # BEGIN SOLUTION
+        q_len, k_len = q.shape[-2], k.shape[-2]
+        if mask is not None:
+            mask = mask[..., -k_len:]
+            _must_fit(mask, q.shape[:-1] + k.shape[-2:-1])
+        windowed = self.window is not None and self.window < k_len
+        causal = self.causal and q_len > 1              # one query is the last: it sees every key
+        # torch's is_causal makes no mask, but takes the queries for the first of the keys.
+        square = self.fused and causal and not windowed and mask is None and q_len == k_len
+        if windowed or causal and not square:
+            own = (sliding_window_mask(q_len, k_len, self.window, q.device) if windowed
+                   else causal_mask(q_len, k_len, q.device))
+            mask = own if mask is None else own & mask
+        if self.fused:
+            out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, enable_gqa=True)
+        else:
+            out = grouped_attention(q, k, v, mask)
+        return self.o_proj(merge_heads(out))
+        # END SOLUTION
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """project, then attend. Raises ValueError where x does not end in d_model features."""
+        # BEGIN SOLUTION
+        return self.attend(*self.project(x, positions), mask)
+        # END SOLUTION

@@ -1,0 +1,111 @@
+"""What only instructors ask of chapter 10."""
+
+from importlib import import_module
+
+import torch
+
+from grader import dtypes, points, raises
+
+
+def _rope(impl, head_dim, max_seq_len):
+    return import_module(f"{impl.__package__}.ex07_rope").RoPE(head_dim, max_seq_len)
+
+
+def _shapes(module):
+    return {name: f"{tuple(p.shape)} on {p.device.type}" for name, p in module.state_dict().items()}
+
+
+def test_batch_axes(impl, draw):
+    """grouped_attention takes any number of batch axes; repeat_kv too."""
+    return {str(batch): [impl.grouped_attention(draw(*batch, 4, 3, 2), draw(*batch, 2, 5, 2),
+                                                draw(*batch, 2, 5, 2)),
+                         impl.repeat_kv(draw(*batch, 2, 3, 2), 2)]
+            for batch in ((), (3,), (2, 1, 3))}
+
+
+@points(2)
+def test_grouped_attention_of_views(impl, draw):
+    """Queries, keys and values may be transposed views, with gradients, and stay as they were."""
+    q, k, v = (draw(2, 4, n, 6).requires_grad_() for n in (6, 3, 3))
+    before = [x.detach().clone() for x in (q, k, v)]
+    mask = draw.ints(4, 6, 4, 4) > 0
+    out = impl.grouped_attention(*(x.transpose(1, 2) for x in (q, k, v)), mask)
+    (out * draw(2, 6, 4, 6)).sum().backward()
+    return {"output": out, "grad of q": q.grad, "grad of k": k.grad, "grad of v": v.grad,
+            "untouched": [bool(torch.equal(x, y)) for x, y in zip((q, k, v), before, strict=True)]}
+
+
+def test_one_token(impl, draw):
+    """A text of one token, alone or in a batch, with everything switched on."""
+    for_head = _rope(impl, 4, 8)
+    return [draw.fill(impl.GroupedQueryAttention(6, 4, 2, head_dim=4, qk_norm=True, rope=for_head,
+                                                 window=1, fused=fused))(draw(batch, 1, 6))
+            for fused in (False, True) for batch in (1, 3)]
+
+
+@dtypes("bfloat16", "float16")
+def test_module_in_half_precision(impl, draw, dtype):
+    """A module cast to half precision answers in it."""
+    layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2, qk_norm=True, rope=_rope(impl, 2, 8))).to(dtype)
+    out = layer(draw(2, 4, 8).to(dtype))
+    return {"dtype": str(out.dtype), "finite": bool(out.isfinite().all())}
+
+
+@points(2)
+def test_fused_gradients(impl, draw):
+    """fused=True has the gradients of own attention, with a window, a mask and blind queries."""
+    said = {}
+    for fused in (False, True):
+        layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2, window=3, qk_norm=True, fused=fused))
+        x = draw(2, 5, 8).requires_grad_()
+        mask = torch.ones(2, 1, 1, 5, dtype=torch.bool, device=draw.device)
+        mask[0, ..., :3] = False
+        (layer(x, mask=mask) * draw(2, 5, 8)).sum().backward()
+        said |= {f"grad of x, fused={fused}": x.grad,
+                 **{f"grad of {name}, fused={fused}": p.grad for name, p in layer.named_parameters()}}
+    return said
+
+
+def test_token_by_token(impl, draw):
+    """project and attend, one token at a time over kept keys, give what forward gives at once."""
+    layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2, rope=_rope(impl, 2, 16), window=3))
+    x, keys, values, said = draw(2, 6, 8), [], [], []
+    for at in range(6):
+        q, k, v = layer.project(x[:, at : at + 1], torch.tensor([at], device=draw.device))
+        keys.append(k)
+        values.append(v)
+        said.append(layer.attend(q, torch.cat(keys, 2), torch.cat(values, 2)))
+    return {"token by token": torch.cat(said, 1), "at once": layer(x)}
+
+
+def test_window_masks_of_other_sizes(impl, draw):
+    """Window masks for no query, one key, and windows as long as the queries or the keys."""
+    return {str(sizes): impl.sliding_window_mask(*sizes)
+            for sizes in ((0, 4, 2), (1, 1, 1), (3, 8, 3), (3, 8, 8), (3, 8, 6))}
+
+
+def test_mask_that_does_not_fit(impl, draw):
+    """A mask with too few columns, or for another number of heads, is a ValueError naming mask."""
+    x, q, k = draw(2, 5, 8), draw(2, 4, 5, 2), draw(2, 2, 5, 2)
+    said = {}
+    for shape in ((5, 3), (2, 2, 5, 5)):
+        mask = torch.ones(*shape, dtype=torch.bool, device=draw.device)
+        said[f"function, {shape}"] = raises(
+            ValueError, lambda: impl.grouped_attention(q, k, k, mask), names="mask")
+        for fused in (False, True):
+            layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2, fused=fused))
+            said[f"fused={fused}, {shape}"] = raises(ValueError, lambda: layer(x, mask=mask), names="mask")
+    return said
+
+
+def test_wrong_width(impl, draw):
+    """An x that does not end in d_model features raises a ValueError that names x."""
+    layer = impl.GroupedQueryAttention(8, 4, 2)
+    return raises(ValueError, lambda: layer(draw(2, 5, 6)), names="x")
+
+
+def test_moves_with_the_module(impl, draw):
+    """The state dict has the names that checkpoints use, and moves as one; RoPE adds nothing."""
+    layer = impl.GroupedQueryAttention(8, 4, 2, head_dim=6, qk_norm=True, qkv_bias=True, o_bias=True,
+                                       rope=_rope(impl, 6, 8), window=3)
+    return _shapes(layer.to("meta"))

@@ -1,0 +1,358 @@
+"""What chapter 10 asks of grouped attention, window masks and the module of today's decoders."""
+
+from importlib import import_module
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from grader import dtypes, points, raises
+
+FORBIDDEN = {"torch.nn.MultiheadAttention", "torch.nn.functional.multi_head_attention_forward"}
+
+
+class _Largest(TorchDispatchMode):
+    """Notes the largest storage that any operation returns."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if isinstance(made, torch.Tensor):
+            self.bytes = max(self.bytes, made.untyped_storage().nbytes())
+        return made
+
+
+class _Calls(TorchFunctionMode):
+    """Notes whether torch's own attention is called."""
+
+    def __init__(self):
+        super().__init__()
+        self.fused = False
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.fused |= function is torch.nn.functional.scaled_dot_product_attention
+        return function(*args, **(kwargs or {}))
+
+
+def _mask(draw, *shape):
+    """A random mask in which every query may look at key 0, and at about half of the others."""
+    mask = draw.ints(2, *shape) == 1
+    mask[..., 0] = True
+    return mask
+
+
+def _layer(impl, draw, **options):
+    """d_model 12, six query heads of 2 features; two key/value heads if not told otherwise."""
+    return draw.fill(impl.GroupedQueryAttention(12, 6, **{"kv_heads": 2, **options}))
+
+
+def _rope(impl, head_dim, max_seq_len):
+    return import_module(f"{impl.__package__}.ex07_rope").RoPE(head_dim, max_seq_len)
+
+
+def _shapes(module):
+    return {name: str(tuple(p.shape)) for name, p in module.named_parameters()}
+
+
+@points(2)
+def test_repeat_kv(impl, draw):
+    """repeat_kv gives every head `groups` times in a row: a, b become a, a, a, b, b, b.
+
+    Query head h reads key/value head h // groups. In einops' pattern the faster axis of
+    "(kv_heads groups)" stands on the right; torch's word for it is repeat_interleave, not repeat.
+    """
+    return {"two heads, three times": impl.repeat_kv(draw(2, 2, 4, 3), 3),
+            "once": impl.repeat_kv(draw(3, 4, 3), 1)}
+
+
+def test_repeat_kv_bad_groups(impl, draw):
+    """groups below 1 raises a ValueError that names groups.
+
+    Repeating 0 times would leave no head, without a word.
+    """
+    x = draw(2, 4, 3)
+    return raises(ValueError, lambda: impl.repeat_kv(x, 0), names="groups")
+
+
+@points(3)
+def test_grouped_attention(impl, draw):
+    """grouped_attention is softmax(q kᵀ / √head_dim) v, where heads in a row share k and v.
+
+    With 6 query heads and 2 key/value heads, queries 0, 1, 2 read head 0 and queries 3, 4, 5 read
+    head 1: it has to agree with attention on repeat_kv(k, 3) and repeat_kv(v, 3). Put the heads of
+    a group back in the order in which they came. (torch's own attention is for fused=True alone.)
+    """
+    q = draw(2, 6, 3, 4)
+    with _Calls() as calls:
+        said = {f"kv_heads = {n}": impl.grouped_attention(q, draw(2, n, 5, 4), draw(2, n, 5, 4))
+                for n in (6, 2, 1)}
+    return said | {"calls torch's": calls.fused}
+
+
+@points(2)
+def test_grouped_attention_masks(impl, draw):
+    """A mask of any shape that broadcasts to (batch, heads, q, k) hides the keys where it is False.
+
+    Heads of one group may have different masks. Have the scores in the shape
+    (batch, heads, q, k) when the mask meets them, before softmax.
+    """
+    q, k, v = draw(2, 6, 3, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 4)
+    return {f"mask {shape}": impl.grouped_attention(q, k, v, _mask(draw, *shape))
+            for shape in ((3, 5), (2, 1, 1, 5), (6, 3, 5), (2, 6, 1, 5))}
+
+
+def test_grouped_attention_nowhere_to_look(impl, draw):
+    """A query that may look nowhere gives zeros and gets no gradient: no NaN.
+
+    A hidden score is −inf, and your softmax of a row of −inf is zeros. Minus a large number would
+    give a row of equal weights.
+    """
+    q, k, v = (draw(2, n, 3, 4).requires_grad_() for n in (4, 2, 2))
+    mask = torch.ones(3, 3, dtype=torch.bool, device=draw.device)
+    mask[1] = False
+    out = impl.grouped_attention(q, k, v, mask)
+    (out * draw(2, 4, 3, 4)).sum().backward()
+    return {"output": out, "grad of q": q.grad, "grad of k": k.grad, "grad of v": v.grad}
+
+
+@points(2)
+def test_grouped_attention_copies_no_key(impl, draw):
+    """No tensor as large as the repeated keys is made.
+
+    Do not repeat k and v, and do not let matmul broadcast them over a groups axis (it copies them
+    for that). Stack the queries of a group as rows instead: "(kv_heads groups) q d" becomes
+    "kv_heads (groups q) d", and k stays as it is.
+    """
+    q, k, v = draw(1, 8, 1, 16), draw(1, 2, 64, 16), draw(1, 2, 64, 16)
+    with _Largest() as largest:
+        impl.grouped_attention(q, k, v)
+    return {"made a tensor twice as large as k": largest.bytes >= 2 * k.nbytes}
+
+
+@dtypes("bfloat16", "float16")
+def test_grouped_attention_in_half_precision(impl, draw, dtype):
+    """In half precision, scores past float16's 65,504 do no harm, and the dtype of q comes back.
+
+    Widen q and k before they are multiplied, not the product afterwards, and cast the result.
+    """
+    q, k, v = draw(1, 4, 3, 8, scale=300), draw(1, 2, 5, 8, scale=300), draw(1, 2, 5, 8)
+    return impl.grouped_attention(q.to(dtype), k.to(dtype), v.to(dtype))
+
+
+def test_grouped_attention_bad_heads(impl, draw):
+    """Query heads that kv_heads does not divide raise a ValueError that names kv_heads.
+
+    6 query heads cannot share 4 evenly. Ask for the remainder before you compute.
+    """
+    q, k = draw(1, 6, 3, 4), draw(1, 4, 3, 4)
+    return raises(ValueError, lambda: impl.grouped_attention(q, k, k), names="kv_heads")
+
+
+@points(2)
+def test_window_mask(impl, draw):
+    """With a window of w, a query sees itself and the w − 1 tokens before it, and none after it.
+
+    So w = 1 is the diagonal alone. Of how far a query must look back, count − query position minus
+    key position − the mask asks two things: at least 0, and less than w.
+    """
+    return {f"window {w}": impl.sliding_window_mask(7, 7, w, draw.device) for w in (1, 3, 7, 20)}
+
+
+def test_window_mask_with_more_keys(impl, draw):
+    """With more keys than queries, the queries are the last of the keys.
+
+    Two queries for seven keys stand at positions 5 and 6.
+    """
+    return {"2 of 7": impl.sliding_window_mask(2, 7, 3, draw.device),
+            "1 of 4": impl.sliding_window_mask(1, 4, 2, draw.device)}
+
+
+def test_window_mask_bad_sizes(impl, draw):
+    """A window below 1 raises a ValueError that names window; fewer keys than queries, k_len.
+
+    A window of 0 would hide a token from itself.
+    """
+    return {"window 0": raises(ValueError, lambda: impl.sliding_window_mask(3, 3, 0), names="window"),
+            "k_len 2": raises(ValueError, lambda: impl.sliding_window_mask(3, 2, 4), names="k_len")}
+
+
+def test_parameters(impl, draw):
+    """q_proj makes heads · head_dim numbers, k_proj and v_proj kv_heads · head_dim; o_proj reads back.
+
+    head_dim is d_model / heads only where it is left out. The biases of q, k and v come with
+    qkv_bias and that of o_proj with o_bias. q_norm and k_norm have one weight per feature of a head.
+    """
+    make = impl.GroupedQueryAttention
+    return {"MHA": _shapes(make(12, 6, 6)), "GQA": _shapes(make(12, 6, 2)),
+            "head_dim 5": _shapes(make(12, 6, 2, head_dim=5)),
+            "qkv_bias": _shapes(make(12, 6, 2, qkv_bias=True)),
+            "o_bias": _shapes(make(12, 6, 2, o_bias=True)),
+            "qk_norm": _shapes(make(12, 6, 2, head_dim=5, qk_norm=True))}
+
+
+@points(2)
+def test_forward(impl, draw):
+    """From multi-head to multi-query, the module projects, attends causally and projects back.
+
+    split_heads and merge_heads of lesson 00 cut the features into heads and join them again; k and v
+    have kv_heads of them. Each token sees itself and what came before it.
+    """
+    x, make = draw(2, 5, 12), impl.GroupedQueryAttention
+    return {f"kv_heads = {n}": draw.fill(make(12, 6, n))(x) for n in (6, 2, 1)}
+
+
+def test_not_causal(impl, draw):
+    """With causal=False every token sees every other.
+
+    It is the module's own mask that goes; a given one stays.
+    """
+    layer, x = _layer(impl, draw, causal=False), draw(2, 5, 12)
+    return {"no mask": layer(x), "masked": layer(x, mask=_mask(draw, 2, 1, 1, 5))}
+
+
+@points(2)
+def test_head_dim(impl, draw):
+    """head_dim may be any size: the scores are divided by its root, and o_proj brings it back.
+
+    Three heads of 8 in a model of 12 make 24 numbers per token. Never write d_model where you mean
+    heads · head_dim.
+    """
+    layer = draw.fill(impl.GroupedQueryAttention(12, 3, 1, head_dim=8, qkv_bias=True, o_bias=True))
+    return layer(draw(2, 4, 12))
+
+
+@points(3)
+def test_qk_norm(impl, draw):
+    """QK-norm is RMSNorm over the features of every single head of q and of k, then RoPE.
+
+    Split into heads, normalize with q_norm and k_norm, turn. RMSNorm's weight differs from feature
+    to feature, so before or after RoPE is not the same; v is neither normalized nor turned.
+    """
+    layer = draw.fill(impl.GroupedQueryAttention(12, 6, 2, head_dim=4, qk_norm=True, norm_eps=0.1,
+                                                 rope=_rope(impl, 4, 16)))
+    q, k, v = layer.project(draw(2, 5, 12))
+    return {"q": q, "k": k, "v": v}
+
+
+@points(2)
+def test_rope_positions(impl, draw):
+    """q and k are turned by the tokens' positions: 0, 1, 2 … if left out, for all rows or for each.
+
+    positions are (seq,) or (batch, seq), while q is (batch, heads, seq, head_dim): insert an axis
+    for the heads before you call RoPE. v is not turned.
+    """
+    layer, x = _layer(impl, draw, rope=_rope(impl, 2, 32)), draw(2, 3, 12)
+    rows = torch.tensor([[4, 9, 11], [0, 1, 20]], device=draw.device)
+    said = {}
+    for name, positions in (("left out", None), ("one row", rows[0]), ("a row each", rows)):
+        q, k, v = layer.project(x, positions)
+        said |= {f"q, {name}": q, f"k, {name}": k, f"v, {name}": v,
+                 f"output, {name}": layer(x, positions=positions)}
+    return said
+
+
+@points(2)
+def test_window(impl, draw):
+    """With a window, each token sees itself and the window − 1 tokens before it.
+
+    sliding_window_mask in the place of causal_mask. A window longer than the text hides nothing more.
+    """
+    x, make = draw(2, 6, 12), impl.GroupedQueryAttention
+    return {f"window {w}": draw.fill(make(12, 6, 2, window=w))(x) for w in (1, 3, 9)}
+
+
+@points(2)
+def test_mask(impl, draw):
+    """A given mask is ANDed with the causal or window mask; it does not replace it.
+
+    A padding mask says which keys are tokens. What lies ahead stays hidden.
+    """
+    x, padding = draw(2, 5, 12), torch.ones(2, 1, 1, 5, dtype=torch.bool, device=draw.device)
+    padding[1, ..., :2] = False
+    return {"causal": _layer(impl, draw)(x, mask=padding),
+            "window": _layer(impl, draw, window=2)(x, mask=padding),
+            "one mask per head": _layer(impl, draw)(x, mask=_mask(draw, 2, 6, 5, 5))}
+
+
+@points(2)
+def test_attend_to_more_keys(impl, draw):
+    """attend takes its queries for the last of the keys: the newest tokens of a longer text.
+
+    Give both lengths to causal_mask and sliding_window_mask. A single query sees every key that
+    the window reaches.
+    """
+    said = {}
+    for fused in (False, True):
+        for name, window in (("causal", None), ("window", 3)):
+            layer = _layer(impl, draw, window=window, fused=fused)
+            for n in (1, 2):
+                said[f"{name}, {n} of 7, fused={fused}"] = layer.attend(
+                    draw(2, 6, n, 2), draw(2, 2, 7, 2), draw(2, 2, 7, 2))
+    return said
+
+
+def test_attend_with_a_longer_mask(impl, draw):
+    """Of a mask with more columns than there are keys, the last columns count.
+
+    A cache may have dropped the oldest keys, while the mask still speaks of all. One column counts
+    for every key.
+    """
+    layer = _layer(impl, draw, causal=False)
+    q, k, v = draw(2, 6, 2, 2), draw(2, 2, 4, 2), draw(2, 2, 4, 2)
+    return {"9 columns": layer.attend(q, k, v, _mask(draw, 2, 1, 1, 9)[..., 1:]),
+            "1 column": layer.attend(q, k, v, draw.ints(2, 2, 1, 2, 1) == 1)}
+
+
+@points(2)
+def test_fused(impl, draw):
+    """fused=True calls torch's F.scaled_dot_product_attention and changes no number.
+
+    It wants enable_gqa=True for fewer key/value heads, and either a mask or is_causal. Its is_causal
+    takes the queries for the first of the keys, so it fits only where there are as many of both.
+    """
+    x, padding = draw(2, 5, 12), torch.ones(2, 1, 1, 5, dtype=torch.bool, device=draw.device)
+    padding[1, ..., :2] = False           # the first two queries of row 1 may look nowhere
+    said = {}
+    for fused in (True, False):
+        plain = _layer(impl, draw, fused=fused)
+        with _Calls() as calls:
+            said[f"fused={fused}, causal"] = plain(x)
+        said |= {f"fused={fused} calls torch's": calls.fused,
+                 f"fused={fused}, padded": plain(x, mask=padding),
+                 f"fused={fused}, window": _layer(impl, draw, fused=fused, window=2)(x),
+                 f"fused={fused}, not causal": _layer(impl, draw, fused=fused, causal=False)(x)}
+    return said
+
+
+@points(2)
+def test_gradients(impl, draw):
+    """Gradients reach x and every parameter.
+
+    A .data, .detach() or torch.no_grad() on the way cuts them off.
+    """
+    layer = _layer(impl, draw, qk_norm=True, qkv_bias=True, o_bias=True, rope=_rope(impl, 2, 8))
+    x = draw(2, 4, 12).requires_grad_()
+    (layer(x) * draw(2, 4, 12)).sum().backward()
+    return {"grad of x": x.grad,
+            **{f"grad of {name}": p.grad for name, p in layer.named_parameters()}}
+
+
+def test_bad_sizes(impl, draw):
+    """Sizes that do not fit raise a ValueError that names the argument, as the module is made.
+
+    kv_heads must divide heads; heads must divide d_model where head_dim is left out; a window is at
+    least 1 and needs causal=True; a rope must be for this head_dim.
+    """
+    make = impl.GroupedQueryAttention
+    return {"6 heads, 4 kv_heads": raises(ValueError, lambda: make(12, 6, 4), names="kv_heads"),
+            "no kv_heads": raises(ValueError, lambda: make(12, 6, 0), names="kv_heads"),
+            "5 heads in 12": raises(ValueError, lambda: make(12, 5, 5), names="heads"),
+            "no heads": raises(ValueError, lambda: make(12, 0, 2), names="heads"),
+            "head_dim 0": raises(ValueError, lambda: make(12, 6, 2, head_dim=0), names="head_dim"),
+            "window 0": raises(ValueError, lambda: make(12, 6, 2, window=0), names="window"),
+            "not causal": raises(ValueError, lambda: make(12, 6, 2, window=3, causal=False),
+                                 names="window"),
+            "rope": raises(ValueError, lambda: make(12, 6, 2, rope=_rope(impl, 4, 8)), names="rope")}
