@@ -147,8 +147,8 @@ def _names(function) -> frozenset[str]:
             left += [*thing.keys(), *thing.values()]
         elif inspect.iscode(thing):
             left += [*thing.co_names, *thing.co_consts]
+            left += [function.__globals__.get(name) for name in thing.co_names]
         elif inspect.isfunction(thing) and thing.__module__ == function.__module__:
             left += [thing.__code__, thing.__defaults__ or ()]
             left += [cell.cell_contents for cell in thing.__closure__ or ()]
-            left += [thing.__globals__.get(name) for name in thing.__code__.co_names]
     return frozenset(name for name in names if name.isidentifier())

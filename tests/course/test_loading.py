@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import chapters, loader, watch
+from grader import chapters, checks, loader, watch
 from grader.chapters import ROOT, Chapter
 from grader.engine import Grader
 from grader.submission import _Parts
@@ -226,3 +226,14 @@ def test_where_an_edit_can_show():
     assert changed("pass") == {"Alone"}
     assert changed("import math") == {"LIMIT", "TABLE", "helper", "used", "Alone"}
     assert changed(source) == changed("import math")
+
+
+@pytest.mark.parametrize("call", [
+    "ask(impl)", "[ask(impl) for _ in range(2)]", "raises(ValueError, lambda: ask(impl))"])
+def test_a_check_knows_what_its_helpers_use(call, tmp_path):
+    """Wherever a helper is called, in a comprehension or a lambda too, mistakes in it are named."""
+    path = tmp_path / "test_ex01_first.py"
+    path.write_text("from grader import raises\n\ndef ask(impl):\n    return impl.one()\n\n"
+                    f'def test_one(impl, draw):\n    """One."""\n    return {call}\n', "utf-8")
+    [check] = checks.collect(path, "ex01_first", hidden=False)
+    assert {"ask", "one"} <= check.names
