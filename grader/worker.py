@@ -112,11 +112,19 @@ class Room:
         return {}
 
     def load_here(self) -> None:
-        """Import the submission as exercises.exNN_name; its prerequisites come along."""
+        """Import the submission as exercises.exNN_name; its prerequisites come along.
+
+        Another room's prerequisites are used again where they are the same files.
+        """
         package = types.ModuleType(PACKAGE)
         package.__path__ = [self.fallback]
-        for name in [name for name in sys.modules if name.startswith(PACKAGE + ".")]:
-            del sys.modules[name]       # another room's
+        package.others = {stem: folder for stem, folder in self.folders.items() if stem != self.chapter}
+        if another := sys.modules.get(PACKAGE):
+            from beartype._cache.cacheclear import clear_caches
+            clear_caches()      # it would take this room's classes for the other's of that name
+            for name in [name for name in sys.modules if name.startswith(PACKAGE + ".")]:
+                if name == f"{PACKAGE}.{self.chapter}" or another.others != package.others:
+                    del sys.modules[name]
         sys.modules[PACKAGE] = package
         loader.install(PACKAGE, self.folders.get)
         self.impl = importlib.import_module(f"{PACKAGE}.{self.chapter}")
