@@ -1,0 +1,239 @@
+"""KV cache: never compute a key twice.
+
+A token's key and value do not depend on what comes after it. Kept, they make the next token cost
+one query instead of a whole forward pass.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .ex07_rope import RoPE
+from .ex10_grouped_query_attention import GroupedQueryAttention
+
+
+def _at_least_one(**sizes: int) -> None:
+    """Raise a ValueError that names the first size below 1: _at_least_one(batch=batch)."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def _must_fit(
+    storage: Float[Tensor, "_ _ _ _"], k: Float[Tensor, "_ _ q _"], v: Float[Tensor, "_ _ _ _"]
+) -> None:
+    """Raise a ValueError that names k or v if it cannot be written into storage.
+
+    k and v must have the dtype, batch, heads and head_dim of the storage, and equally many
+    positions. Nor may they record gradients: storage is written in place, and a graph through it
+    would be wrong and grow with every token.
+    """
+    batch, kv_heads, _, head_dim = storage.shape
+    wanted = (batch, kv_heads, k.shape[2], head_dim)
+    for name, x in (("k", k), ("v", v)):
+        if x.shape != wanted:
+            raise ValueError(f"{name} must have the shape {wanted}, got {tuple(x.shape)}")
+        if x.dtype != storage.dtype:
+            raise ValueError(f"{name} must be {storage.dtype} as the cache is, got {x.dtype}")
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise ValueError(f"{name} requires grad: a cache is for inference, so call the model "
+                             "under torch.no_grad()")
+
+
+class KVCache:
+    """Keys and values of all positions so far, in storage that is allocated once.
+
+    keys and values: (batch, kv_heads, capacity, head_dim) each. length: how many positions are
+    filled, always the first ones. Without a dtype it is torch's default, float32.
+
+    Raises ValueError where a size is below 1.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        kv_heads: int,
+        capacity: int,
+        head_dim: int,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        # BEGIN SOLUTION
+        _at_least_one(batch=batch, kv_heads=kv_heads, capacity=capacity, head_dim=head_dim)
+        shape = (batch, kv_heads, capacity, head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.capacity, self.length = capacity, 0
+        # END SOLUTION
+
+    def update(
+        self, k: Float[Tensor, "_ _ q _"], v: Float[Tensor, "_ _ _ _"]
+    ) -> tuple[
+        Float[Tensor, "batch kv_heads k head_dim"], Float[Tensor, "batch kv_heads k head_dim"]
+    ]:
+        """Write q new positions behind the old ones, and return all length + q, old and new.
+
+        k, v: (batch, kv_heads, q, head_dim). What comes back are views of the storage: nothing is
+        allocated or copied but the new positions.
+
+        Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
+        `_must_fit`), or names capacity where there is no room for q more.
+        """
+        # BEGIN SOLUTION
+        _must_fit(self.keys, k, v)
+        end = self.length + k.shape[2]
+        if end > self.capacity:
+            raise ValueError(f"capacity is {self.capacity}, got position {end - 1}")
+        self.keys[:, :, self.length:end] = k
+        self.values[:, :, self.length:end] = v
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+        # END SOLUTION
+
+    def rewind(self, n: int) -> None:
+        """Drop the last n positions: the next update writes over them.
+
+        Raises ValueError naming n where it is below 0 or above length.
+        """
+        # BEGIN SOLUTION
+        if not 0 <= n <= self.length:
+            raise ValueError(f"n must be in 0 … {self.length}, the cache's length, got {n}")
+        self.length -= n
+        # END SOLUTION
+
+    def reset(self) -> None:
+        """Forget every position. The storage stays."""
+        # BEGIN SOLUTION
+        self.length = 0
+        # END SOLUTION
+
+
+class RollingKVCache:
+    """Keys and values of the last `window` positions, for attention that sees no further.
+
+    keys and values: (batch, kv_heads, window, head_dim) each, a ring: position p lies in slot
+    p mod window, over position p − window, which nobody will ask for again. length: how many
+    positions were ever seen, so that the next one is known; it may be above window.
+
+    Raises ValueError where a size is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        kv_heads: int,
+        window: int,
+        head_dim: int,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        # BEGIN SOLUTION
+        _at_least_one(batch=batch, kv_heads=kv_heads, window=window, head_dim=head_dim)
+        shape = (batch, kv_heads, window, head_dim)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.window, self.length = window, 0
+        # END SOLUTION
+
+    def update(
+        self, k: Float[Tensor, "_ _ q _"], v: Float[Tensor, "_ _ _ _"]
+    ) -> tuple[
+        Float[Tensor, "batch kv_heads k head_dim"], Float[Tensor, "batch kv_heads k head_dim"]
+    ]:
+        """Take in q new positions, and return what their queries may see, oldest first.
+
+        These are the last window − 1 positions before the new ones (fewer while the cache is
+        young) and the q new ones. The first new query sees itself and window − 1 others. q may be
+        larger than window.
+
+        Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
+        `_must_fit`).
+        """
+        # BEGIN SOLUTION
+        _must_fit(self.keys, k, v)
+        end = self.length + k.shape[2]
+        slot = self.length % self.window                      # the next one to be written
+        oldest = slot + 1 if self.length >= self.window else self.window
+        kept = torch.arange(max(self.length, end - self.window), end, device=k.device)
+        answer = []
+        for ring, new in ((self.keys, k), (self.values, v)):
+            answer.append(torch.cat([ring[:, :, oldest:], ring[:, :, :slot], new], dim=2))
+            ring[:, :, kept % self.window] = new[:, :, -self.window:]
+        self.length = end
+        return tuple(answer)
+        # END SOLUTION
+
+    def reset(self) -> None:
+        """Forget every position. The storage stays."""
+        # BEGIN SOLUTION
+        self.length = 0
+        # END SOLUTION
+
+
+class CachedAttention(GroupedQueryAttention):
+    """Grouped-query attention that can go on where its cache ends.
+
+    The same arguments, parameters and numbers as its parent. Prompt first and then token by
+    token, or in chunks of any size, it gives what one forward pass over everything gives.
+    """
+
+    rope: RoPE | None       # the parent's: project has turned the keys that go into a cache
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
+        cache: KVCache | RollingKVCache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """x: only the new tokens. Their keys, turned to their positions, and values join the cache.
+
+        positions: where the new tokens stand; cache.length, cache.length + 1, … where left out.
+        mask: True = may look, ANDed with the causal or sliding-window mask. It covers all keys so
+        far, old and new, also those that a rolling cache has dropped: broadcastable to (batch,
+        heads, seq, cache.length + seq).
+        Rows of unequal length are padded on the left: give positions for each row, and a mask of
+        (batch, 1, 1, keys) that hides the padding. Without a cache it is the parent's forward.
+
+        With a cache, raises ValueError and leaves the cache as it was: naming mask where it does
+        not broadcast, cache where it rolls over fewer positions than this layer's window sees,
+        causal where the layer is not causal; and what the parent and the cache raise.
+        """
+        # BEGIN SOLUTION
+        if cache is None:
+            return super().forward(x, mask, positions)
+        batch, seq, _ = x.shape
+        shape = (batch, self.heads, seq, cache.length + seq)
+        if not self.causal:
+            raise ValueError("causal must be True with a cache: old tokens cannot see new ones")
+        if isinstance(cache, RollingKVCache) and not (self.window and self.window <= cache.window):
+            raise ValueError(f"cache keeps {cache.window} positions, the layer's window is {self.window}")
+        if mask is not None and any(n not in (1, m) for n, m in zip(mask.shape[::-1], shape[::-1])):
+            raise ValueError(f"mask must broadcast to {shape}, all keys so far, got {tuple(mask.shape)}")
+        if positions is None:
+            positions = torch.arange(cache.length, cache.length + seq, device=x.device)
+        q, k, v = self.project(x, positions)
+        k, v = cache.update(k, v)
+        return self.attend(q, k, v, mask)
+        # END SOLUTION
+
+
+def cache_bytes(
+    layers: int,
+    kv_heads: int,
+    head_dim: int,
+    seq_len: int,
+    batch: int,
+    bytes_per_value: float | int,
+) -> float | int:
+    """How many bytes the caches of a model take: 2 · layers · batch · kv_heads · seq_len ·
+    head_dim numbers, where the 2 are keys and values, of bytes_per_value each.
+
+    Raises ValueError naming the first size below 1, or bytes_per_value where it is not above 0.
+    """
+    # BEGIN SOLUTION
+    _at_least_one(layers=layers, kv_heads=kv_heads, head_dim=head_dim, seq_len=seq_len, batch=batch)
+    if not bytes_per_value > 0:
+        raise ValueError(f"bytes_per_value must be above 0, got {bytes_per_value}")
+    return 2 * layers * batch * kv_heads * seq_len * head_dim * bytes_per_value
+    # END SOLUTION
