@@ -1,0 +1,116 @@
+"""Chapter 12 on other shapes, dtypes and corners."""
+
+import torch
+from torch import nn
+
+from grader import dtypes, points, raises
+
+
+class _Half(nn.Module):
+    """Half of what it reads, for a norm or a sublayer."""
+
+    def forward(self, x, **named):
+        return 0.5 * x
+
+
+def _pre_norm(impl, d_model, heads):
+    return impl.PreNormBlock(
+        impl.LayerNorm(d_model), impl.MultiHeadAttention(d_model, heads, causal=True),
+        impl.LayerNorm(d_model), impl.MLP(d_model, 2 * d_model, "silu"))
+
+
+def _grads(block):
+    """Of all parameters but the keys' biases: softmax cancels those, and their gradient is 0."""
+    return {f"grad of {name}": p.grad for name, p in block.named_parameters()
+            if not name.endswith("k_proj.bias")}
+
+
+@dtypes("float32", "bfloat16", "float16")
+def test_pre_norm_keeps_the_dtype(impl, draw, dtype):
+    """A pre-norm block computes in the dtype of x and gives it back."""
+    block = impl.PreNormBlock(_Half(), _Half(), _Half(), _Half(), dropout=0.5).eval()
+    return block((draw.ints(32, 2, 3, 4) - 16).to(dtype))
+
+
+@points(2)
+def test_pre_norm_three_deep(impl, draw):
+    """Three pre-norm blocks in a row, one token or many, give the right stream and gradient."""
+    blocks = draw.fill(nn.Sequential(
+        _pre_norm(impl, 12, 3), _pre_norm(impl, 12, 3), _pre_norm(impl, 12, 3)))
+    x = draw(1, 7, 12, scale=4.0).requires_grad_()
+    y = blocks(x)
+    (y * draw(1, 7, 12)).sum().backward()
+    return {"seven tokens": y, "grad of x": x.grad, "one token": blocks(draw(3, 1, 12))}
+
+
+def test_pre_norm_mask_with_positions(impl, draw):
+    """A mask reaches a real attention, causal or not, beside positions that it has no use for."""
+    block = draw.fill(_pre_norm(impl, 8, 2))
+    mask = torch.ones(2, 1, 1, 6, dtype=torch.bool, device=draw.device)
+    mask[0, ..., :3] = False
+    return block(draw(2, 6, 8), mask=mask, positions=torch.arange(6, device=draw.device))
+
+
+@points(2)
+def test_post_norm_gradients(impl, draw):
+    """Gradients reach x and every parameter of a post-norm block, through both norms."""
+    block, x = draw.fill(impl.PostNormBlock(8, 4, 10)), draw(3, 4, 8).requires_grad_()
+    (block(x) * draw(3, 4, 8)).sum().backward()
+    return {"grad of x": x.grad,
+            **_grads(block)}
+
+
+@points(2)
+def test_cross_gradients(impl, draw):
+    """Gradients reach x, the context and every parameter of a cross block."""
+    block = draw.fill(impl.CrossBlock(8, 4, 10, activation="silu"))
+    x, context = draw(2, 4, 8).requires_grad_(), draw(2, 3, 8).requires_grad_()
+    (block(x, context) * draw(2, 4, 8)).sum().backward()
+    return {"grad of x": x.grad, "grad of the context": context.grad,
+            **_grads(block)}
+
+
+def test_nothing_to_see(impl, draw):
+    """A token that may see nothing, or a context of which nothing may be seen, gives no NaN."""
+    none = torch.zeros(1, 1, 1, 4, dtype=torch.bool, device=draw.device)
+    x, context = draw(2, 4, 8), draw(2, 4, 8)
+    return {"post-norm": draw.fill(impl.PostNormBlock(8, 2, 12))(x, mask=none),
+            "cross": draw.fill(impl.CrossBlock(8, 2, 12))(x, context, context_mask=none)}
+
+
+def test_eval_drops_nothing(impl, draw):
+    """In eval mode a block with dropout gives what one without gives."""
+    x, context = draw(2, 5, 8), draw(2, 3, 8)
+    return {"post-norm": draw.fill(impl.PostNormBlock(8, 2, 12, dropout=0.5)).eval()(x),
+            "cross": draw.fill(impl.CrossBlock(8, 2, 12, dropout=0.5)).eval()(x, context)}
+
+
+def test_cross_eps_and_views(impl, draw):
+    """norm_eps reaches all three norms; x and context may be views with their axes exchanged."""
+    block = draw.fill(impl.CrossBlock(8, 2, 12, norm_eps=0.5))
+    x, context = draw(5, 2, 8, scale=0.3).transpose(0, 1), draw(2, 8, 3).mT
+    return {"forward": block(x, context), "norm1": block.norm1(draw(3, 8)),
+            "norm2": block.norm2(draw(3, 8)), "norm3": block.norm3(draw(3, 8))}
+
+
+def test_scaled_init_names(impl, draw):
+    """Only modules whose whole name is o_proj or down are scaled, each once, with any layers."""
+    shared = impl.MLP(4, 6, "gelu", bias=False)
+    model = draw.fill(nn.ModuleDict({
+        "downsample": nn.Linear(4, 4), "my_o_proj": nn.Linear(4, 4), "o_projection": nn.Linear(4, 4),
+        "a": nn.Sequential(nn.ModuleDict({"down": nn.Linear(4, 4)})),
+        "first": shared, "second": shared}))
+    impl.scaled_residual_init(model, 1)
+    impl.scaled_residual_init(model, 48)
+    return {name: 1 * p.detach() for name, p in model.named_parameters()}
+
+
+def test_bad_sizes_and_words(impl, draw):
+    """Sizes and words that no part can be made of are refused with the part's own ValueError."""
+    said = {}
+    for kind in (impl.PostNormBlock, impl.CrossBlock):
+        said |= {f"{kind.__name__}, {name}": raises(
+                     ValueError, lambda: kind(**{"d_model": 8, "heads": 2, "d_ff": 12, name: value}),
+                     names=name)
+                 for name, value in (("heads", 3), ("d_ff", 0), ("activation", "tanh"))}
+    return said
