@@ -5,10 +5,13 @@ import inspect
 import tomllib
 
 import pytest
+import torch
 
 from grader import chapters, checks, report
-from grader.engine import Grader
-from grader.submission import edits
+from grader.engine import TIMEOUT, Grader
+from grader.key import Key
+from grader.submission import Setting, edits, scan_request
+from grader.worker import Room
 
 SEEDS = range(5)
 CHAPTERS = chapters.chapters()
@@ -37,26 +40,53 @@ def test_stub_is_all_to_do(chapter, tmp_path):
 
 
 @EVERY_CHAPTER
-def test_every_mistake_is_caught_and_named(chapter, grader):
+def test_every_mistake_is_caught_and_named(chapter):
     """At every check that a mistake breaks, the student reads its own sentence and no other.
 
-    Two mistakes that answered every check alike could not both be named, so this also holds
-    them apart. (A known mistake is a submission like any other, so it can be graded as one.)
-    The first seed asks every check; the others those that speak of what the mistake changes.
+    A known mistake is a submission like any other, so it can be graded as one.
     """
-    everything, visible = grader.checks(chapter, hidden=True), grader.checks(chapter)
-    for suspect in grader.suspects(chapter):
-        broken = [verdict for check in everything
-                  if (grader.setting.seed == SEEDS[0] or suspect.parts & check.names) and
-                  (verdict := grader.verdict(suspect.submission, check, everything)).word != "passed"]
-        for verdict in broken:
-            assert verdict.word in ("wrong", "error"), (suspect.words, verdict)
-            assert verdict.mistake == suspect.words, report.failure(verdict, grader.setting)
-        seen = next((verdict.check for verdict in broken if not verdict.check.hidden), None)
-        assert seen, f"no visible check catches: {suspect.words}"
-        shown = grader.verdict(suspect.submission, seen, visible)
-        assert shown.mistake == suspect.words, "without the hidden checks another is named"
-    grader.forget_suspects(chapter)
+    with Grader() as grader:
+        everything, visible = grader.checks(chapter, hidden=True), grader.checks(chapter)
+        for suspect in grader.suspects(chapter):
+            broken = [verdict for check in everything if
+                      (verdict := grader.verdict(suspect.submission, check, everything)).word != "passed"]
+            for verdict in broken:
+                assert verdict.word in ("wrong", "error"), (suspect.words, verdict)
+                assert verdict.mistake == suspect.words, report.failure(verdict, grader.setting)
+            seen = next((verdict.check for verdict in broken if not verdict.check.hidden), None)
+            assert seen, f"no visible check catches: {suspect.words}"
+            shown = grader.verdict(suspect.submission, seen, visible)
+            assert shown.mistake == suspect.words, "without the hidden checks another is named"
+
+
+@EVERY_CHAPTER
+def test_every_mistake_is_caught_on_every_seed(chapter, tmp_path):
+    """By a visible check. Asked in this process, which is faster than a worker."""
+    torch.set_num_threads(1)
+    folders = {other.stem: str(chapters.SOLUTIONS) for other in CHAPTERS}
+    scan = scan_request(chapter, folders, chapters.SOLUTIONS, "cpu")
+    visible = [check for check in checks.collect(chapter.tests(), chapter.stem, hidden=False)
+               if "cpu" in check.devices]
+    key, prepared = Key(), set()
+
+    def catches(check, room, failed, seed) -> bool:
+        question = Setting("cpu", seed, TIMEOUT).question(check)
+        if (check, seed) not in prepared:
+            assert key.prepare(scan, [question]) == {"broken": None}
+            prepared.add((check, seed))
+        reply, body = (failed, b"") if failed else room.ask(**question)
+        return "answer" not in reply or bool(
+            key.judge(chapter.stem, question, reply, check.rtol, body)["facts"])
+
+    for number, mistake in enumerate(edits(chapter, "mistake")):
+        folder = str(mistake.write(chapter, tmp_path / str(number)))
+        room = Room()
+        room.scan(**{**scan, "folders": {**folders, chapter.stem: folder}})
+        failed = room.load()
+        for seed in SEEDS:
+            caught = next((check for check in visible if catches(check, room, failed, seed)), None)
+            assert caught, f"seed {seed}: no visible check catches: {mistake.words}"
+            visible.sort(key=lambda check: check != caught)     # asked first the next time
 
 
 @EVERY_CHAPTER
