@@ -35,7 +35,7 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """SiLU, also called Swish: x · σ(x), in the dtype of x.
+    """SiLU, also called Swish: x · σ(x) = x / (1 + e^−x), in the dtype of x.
 
     Elfwing et al., 2017 (arXiv 1702.03118).
     """

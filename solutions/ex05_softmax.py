@@ -87,7 +87,8 @@ def cross_entropy(
         raise ValueError(f"targets must be 0 … {vocab - 1}, or ignored, got {wrong[0].item()}")
     if not len(ids):
         raise ValueError(f"targets must hold one to learn from, got only {ignore_index}")
-    wide = logits[kept].to(torch.promote_types(logits.dtype, torch.float32))
+    rows = logits.reshape(-1, vocab) if kept.all() else logits[kept]    # a copy only where needed
+    wide = rows.to(torch.promote_types(logits.dtype, torch.float32))
     losses = -log_softmax(wide).gather(-1, ids.unsqueeze(-1))
     return losses.mean().to(logits.dtype)
     # END SOLUTION

@@ -40,13 +40,13 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """SiLU, also called Swish: x · σ(x), in the dtype of x.
+    """SiLU, also called Swish: x · σ(x) = x / (1 + e^−x), in the dtype of x.
 
     Elfwing et al., 2017 (arXiv 1702.03118).
     """
     # BEGIN SOLUTION
     wide = _wide(x)
-    return (wide * sigmoid(wide)).to(x.dtype)
+    return (wide / (1 + torch.exp(-wide.clamp(min=-88)))).to(x.dtype)   # e^89 is ∞ in float32
     # END SOLUTION
 
 
