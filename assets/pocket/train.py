@@ -1,0 +1,213 @@
+"""Trains the pocket model on the documentation that ships with Python, with the course's own code.
+
+    python assets/pocket/train.py [--device cuda]        (or: make pocket)
+
+The text is cut into documents: the topics of help() and the docstrings of the standard library.
+Every twentieth is held out. Chapter 01 makes the tokens, chapter 13 the model, chapter 14 trains it.
+A run that is stopped goes on where its last checkpoint is. What it writes beside this file is laid
+out as Hugging Face lays out a Llama, so that `transformers` reads it too.
+"""
+
+import argparse
+import ast
+import csv
+import json
+import math
+import random
+import sys
+import sysconfig
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from safetensors.torch import save_file
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
+from solutions.ex13_transformer import POCKET, Transformer, count_parameters, flops_per_token  # noqa: E402
+from solutions.ex14_training import (  # noqa: E402
+    AdamW, bits_per_byte, evaluate, get_batch, learning_rate, load_checkpoint, parameter_groups,
+    save_checkpoint, train_step,
+)
+
+END = "<|endoftext|>"
+BATCH, SEQ, STEPS, WARMUP = 8, POCKET.max_seq_len, 600, 50
+PEAK, FLOOR, WEIGHT_DECAY = 2e-3, 1e-4, 0.1
+EVERY = 50                                       # steps between validations, and checkpoints
+RUN = HERE / "run"                               # what a stopped run goes on from
+ELSEWHERE = {"test", "tests", "idlelib", "site-packages", "dist-packages", "lib2to3", "turtledemo",
+             "pydoc_data", "encodings", "__pycache__"}
+
+
+def documents() -> list[str]:
+    """The topics of help() and the standard library's docstrings, each once, in a fixed order."""
+    from pydoc_data.topics import topics
+    found = [topics[name] for name in sorted(topics)]
+    library = Path(sysconfig.get_path("stdlib"))
+    for path in sorted(library.rglob("*.py")):
+        if not ELSEWHERE & set(path.relative_to(library).parts):
+            found += docstrings(path)
+    return list(dict.fromkeys(found))
+
+
+def docstrings(path: Path) -> list[str]:
+    """The docstrings of a module, its classes and its functions, from 40 characters on."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    with warnings.catch_warnings(action="ignore"):
+        tree = ast.parse(path.read_bytes())
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented)]
+    return [text for text in texts if len(text) >= 40]
+
+
+def split() -> tuple[list[str], list[str]]:
+    """The documents to train on, shuffled, and the twentieth that is held out."""
+    texts = documents()
+    random.Random(0).shuffle(texts)
+    return [text for i, text in enumerate(texts) if i % 20], texts[::20]
+
+
+def joined(texts: list[str]) -> str:
+    return "".join(text + END for text in texts)
+
+
+def ids(tokenizer: Tokenizer, texts: list[str]) -> torch.Tensor:
+    return torch.tensor(tokenizer.encode(joined(texts)))
+
+
+def trained_tokenizer(texts: list[str], console: Console) -> Tokenizer:
+    """Chapter 01's tokenizer of this text; read from tokenizer.json where one was made before."""
+    if (HERE / "tokenizer.json").exists():
+        return read_tokenizer()
+    with console.status("training the tokenizer"):
+        tokenizer = Tokenizer(*train_bpe(joined(texts), POCKET.vocab_size, [END]), [END])
+    write_tokenizer(tokenizer)
+    return tokenizer
+
+
+def letters() -> dict[int, str]:
+    """The printable character that a tokenizer.json writes for each byte, as GPT-2 chose them."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return ({byte: chr(byte) for byte in printable} |
+            {byte: chr(256 + i) for i, byte in enumerate(others)})
+
+
+def write_tokenizer(tokenizer: Tokenizer) -> None:
+    """tokenizer.json and tokenizer_config.json, for `tokenizers` and `transformers`."""
+    from tokenizers import AddedToken, decoders, models, pre_tokenizers
+    from tokenizers import Tokenizer as Rust
+    letter = letters()
+
+    def spell(token: bytes) -> str:
+        return "".join(letter[byte] for byte in token)
+    rust = Rust(models.BPE(
+        vocab={spell(token): id for id, token in tokenizer.vocab.items() if token != END.encode()},
+        merges=[(spell(left), spell(right)) for left, right in tokenizer.merges]))
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    rust.decoder = decoders.ByteLevel()
+    rust.add_special_tokens([AddedToken(END, normalized=False, special=True)])
+    rust.save(str(HERE / "tokenizer.json"))
+    (HERE / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END,
+        "clean_up_tokenization_spaces": False, "model_max_length": POCKET.max_seq_len}, indent=2) + "\n")
+
+
+def read_tokenizer() -> Tokenizer:
+    saved = json.loads((HERE / "tokenizer.json").read_text("utf-8"))
+    byte = {letter: bytes([byte]) for byte, letter in letters().items()}
+
+    def token(spelled: str) -> bytes:
+        return b"".join(byte[letter] for letter in spelled)
+    vocab = {id: token(spelled) for spelled, id in saved["model"]["vocab"].items()}
+    vocab |= {added["id"]: added["content"].encode() for added in saved["added_tokens"]}
+    merges = [(token(left), token(right)) for left, right in saved["model"]["merges"]]
+    return Tokenizer(vocab, merges, [END])
+
+
+def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Console) -> Transformer:
+    """STEPS steps, from the last checkpoint where there is one; training.csv holds the losses."""
+    torch.manual_seed(0)
+    model = Transformer(replace(POCKET, fused=True)).to(device)
+    optimizer = AdamW(parameter_groups(model, WEIGHT_DECAY), PEAK, betas=(0.9, 0.95))
+    rng = torch.Generator().manual_seed(0)
+    RUN.mkdir(exist_ok=True)
+    checkpoint, log, start = RUN / "checkpoint", RUN / "training.csv", 0
+    if checkpoint.exists():
+        start = load_checkpoint(checkpoint, model, optimizer, rng)
+    rows = list(csv.reader(log.open()))[1:] if start else []
+    rows = [row for row in rows if int(row[0]) <= start]
+    flops = 3 * flops_per_token(POCKET, SEQ) * BATCH * SEQ * (STEPS - start)
+    console.print(f"{count_parameters(POCKET):,} parameters, {len(tokens):,} tokens; from step {start} to {STEPS}: "
+                  f"{(STEPS - start) * BATCH * SEQ:,} tokens, about {flops:.1e} FLOPs on {device}")
+    columns = [TextColumn("step {task.completed}"), BarColumn(), TextColumn("{task.description}"),
+               TimeElapsedColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=console) as progress:
+        bar = progress.add_task("", total=STEPS, completed=start)
+        recent = []
+        for step in range(start, STEPS):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(step, WARMUP, STEPS, PEAK, FLOOR)
+            batch = tuple(part.to(device) for part in get_batch(tokens, BATCH, SEQ, rng))
+            loss, _ = train_step(model, optimizer, [batch])
+            recent.append(loss)
+            done = step + 1
+            progress.update(bar, completed=done, description=f"loss {loss:.3f}")
+            if done % EVERY == 0 or done == STEPS:
+                validation = evaluate(model, held_out.to(device), SEQ)
+                rows.append([done, f"{sum(recent) / len(recent):.4f}", f"{validation:.4f}"])
+                recent = []
+                save_checkpoint(checkpoint, model, optimizer, done, rng)
+                with log.open("w", newline="") as file:
+                    csv.writer(file).writerows([["step", "training loss", "validation loss"], *rows])
+                progress.console.print(f"step {done}: training {rows[-1][1]}, validation {rows[-1][2]}")
+    (HERE / "training.csv").write_text(log.read_text())
+    return model
+
+
+def export(model: Transformer) -> None:
+    """config.json and model.safetensors in bfloat16, named as Hugging Face names a Llama's."""
+    tensors = {}
+    for name, tensor in model.state_dict().items():
+        if name != "unembedding.weight":                 # tied: saved once
+            tensors[hf_name(name)] = tensor.to("cpu", torch.bfloat16).contiguous()
+    save_file(tensors, HERE / "model.safetensors", metadata={"format": "pt"})
+    (HERE / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16",
+        "vocab_size": POCKET.vocab_size, "hidden_size": POCKET.d_model,
+        "num_hidden_layers": POCKET.layers, "num_attention_heads": POCKET.heads,
+        "num_key_value_heads": POCKET.kv_heads, "head_dim": POCKET.d_model // POCKET.heads,
+        "intermediate_size": POCKET.d_ff, "max_position_embeddings": POCKET.max_seq_len,
+        "rms_norm_eps": POCKET.norm_eps, "rope_theta": POCKET.rope_base, "hidden_act": "silu",
+        "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": True,
+        "bos_token_id": None, "eos_token_id": POCKET.vocab_size - 1}, indent=2) + "\n")
+
+
+def hf_name(name: str) -> str:
+    """Hugging Face's name of one of our Llama's parameters."""
+    table = {"embedding": "model.embed_tokens", "unembedding": "lm_head", "norm": "model.norm", "norm1": "input_layernorm",
+             "norm2": "post_attention_layernorm", "attention": "self_attn", "feed_forward": "mlp",
+             "gate": "gate_proj", "up": "up_proj", "down": "down_proj", "blocks": "model.layers"}
+    return ".".join(table.get(part, part) for part in name.split("."))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    device = parser.parse_args().device
+    console = Console()
+    texts, held_out = split()
+    tokenizer = trained_tokenizer(texts, console)
+    with console.status("encoding the text"):
+        tokens, held_out_tokens = ids(tokenizer, texts), ids(tokenizer, held_out)
+    model = train(tokens, held_out_tokens, device, console)
+    export(model)
+
+
+if __name__ == "__main__":
+    main()

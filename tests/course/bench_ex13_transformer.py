@@ -1,0 +1,146 @@
+"""The whole model against `transformers`' Llama: same weights, same inputs, same two threads.
+
+Both sides run in turn in one process; medians. The model is the POCKET preset with room for 1,024
+positions.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from assets.pocket.train import hf_name
+from solutions.ex05_softmax import cross_entropy
+from solutions.ex13_transformer import POCKET, Transformer, make_caches
+
+CONFIG = replace(POCKET, max_seq_len=1024, fused=True)
+PROMPT, NEW = 64, 200
+BATCH, SEQ = 8, 256
+
+
+def ours(config=CONFIG) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(config)
+
+
+def theirs(model: Transformer) -> LlamaForCausalLM:
+    """The same weights in `transformers`' Llama."""
+    llama = LlamaForCausalLM(LlamaConfig(
+        vocab_size=CONFIG.vocab_size, hidden_size=CONFIG.d_model, num_hidden_layers=CONFIG.layers,
+        num_attention_heads=CONFIG.heads, num_key_value_heads=CONFIG.kv_heads,
+        head_dim=CONFIG.d_model // CONFIG.heads, intermediate_size=CONFIG.d_ff,
+        max_position_embeddings=CONFIG.max_seq_len, rms_norm_eps=CONFIG.norm_eps,
+        rope_parameters={"rope_type": "default", "rope_theta": CONFIG.rope_base},
+        tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=None))
+    llama.load_state_dict({hf_name(name): weight for name, weight in model.state_dict().items()})
+    return llama
+
+
+def in_turn(calls: dict, runs: int) -> dict:
+    """The median seconds of each call; all of them take turns, on two threads."""
+    threads, taken = torch.get_num_threads(), {name: [] for name in calls}
+    torch.set_num_threads(2)
+    try:
+        for run in range(runs + 1):
+            for name, call in calls.items():
+                start = perf_counter()
+                call()
+                if run:                                  # the first warms up
+                    taken[name].append(perf_counter() - start)
+    finally:
+        torch.set_num_threads(threads)
+    return {name: median(times) for name, times in taken.items()}
+
+
+@torch.no_grad()
+def greedy(model: Transformer, ids: torch.Tensor, new: int, use_cache: bool = True) -> torch.Tensor:
+    """The prompt and `new` most likely ids."""
+    caches = make_caches(CONFIG, len(ids), ids.shape[1] + new) if use_cache else None
+    fed = ids
+    for _ in range(new):
+        chosen = model(fed, caches=caches)[:, -1:].argmax(-1)
+        ids = torch.cat([ids, chosen], 1)
+        fed = chosen if use_cache else ids
+    return ids
+
+
+def bench_decoding():
+    """200 greedy tokens after a prompt of 64, with the cache."""
+    model = ours().eval()
+    llama, ids = theirs(model).eval(), torch.randint(CONFIG.vocab_size, (1, PROMPT))
+    asked = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False}
+    assert torch.equal(greedy(model, ids, NEW), llama.generate(ids, **asked))
+    took = in_turn({"ours": lambda: greedy(model, ids, NEW),
+                    "theirs": lambda: llama.generate(ids, **asked)}, 5)
+    print(f"greedy tokens per second: {NEW / took['ours']:.0f}, generate {NEW / took['theirs']:.0f}")
+    return "greedy decoding, time against transformers' generate", took["ours"] / took["theirs"], 1 / 1.5
+
+
+def bench_cache():
+    """64 tokens after a prompt of 960 with the cache, against without."""
+    model, ids = ours().eval(), torch.randint(CONFIG.vocab_size, (1, 960))
+    took = in_turn({use: lambda use=use: greedy(model, ids, 8, use) for use in (True, False)}, 1)
+    return "decoding at 960 tokens, with the cache against without", took[True] / took[False], 0.5
+
+
+def step(model, optimizer, loss) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    loss().backward()
+    optimizer.step()
+
+
+def train_steps() -> dict:
+    """A training step of each: the course's fused and own attention, and `transformers`."""
+    ids = torch.randint(CONFIG.vocab_size, (BATCH, SEQ + 1))
+    inputs, targets = ids[:, :-1], ids[:, 1:].contiguous()
+    models = {"fused": ours(), "own attention": ours(replace(CONFIG, fused=False))}
+    losses = {name: lambda model=model: cross_entropy(model(inputs), targets)
+              for name, model in models.items()}
+    models["transformers"] = llama = theirs(models["fused"])
+    losses["transformers"] = lambda: llama(inputs, labels=inputs, shift_labels=targets).loss
+    calls = {}
+    for name, model in models.items():
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+        calls[name] = lambda name=name, model=model, optimizer=optimizer: step(
+            model, optimizer, losses[name])
+    return calls
+
+
+def bench_training_step():
+    """Forward, backward and AdamW on 8 x 256 tokens."""
+    took = in_turn(train_steps(), 5)
+    print("training tokens per second:",
+          ", ".join(f"{name} {BATCH * SEQ / time:,.0f}" for name, time in took.items()))
+    return "training step (fused), time against transformers", took["fused"] / took["transformers"], 1.0
+
+
+def bench_training_step_own_attention():
+    took = in_turn(train_steps(), 3)
+    return ("training step (own attention), time against transformers",
+            took["own attention"] / took["transformers"], None)
+
+
+def _peak(call) -> int:
+    """Bytes of memory that a call adds at its peak."""
+    call()                                               # the optimizer's state is made
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmRSS")
+    call()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    return int(re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+
+
+def bench_training_memory():
+    """What a training step needs at its peak, beyond weights and optimizer state."""
+    peaks = {name: _peak(call) for name, call in train_steps().items()}
+    print("peak memory of a training step:",
+          ", ".join(f"{name} {peak / 1e6:,.0f} MB" for name, peak in peaks.items()))
+    return "training step (fused), peak memory against transformers", \
+        peaks["fused"] / peaks["transformers"], None
