@@ -13,7 +13,7 @@ watch: .venv/student          ## grade at every save
 test: .venv/maintainer lint   ## grade exercises/, then test the course itself
 	$(BIN)/python -m grader check; test $$? -le 1
 	$(BIN)/python -m pytest tests/course -q -n auto --dist worksteal
-	$(BIN)/python -m pytest --nbval notebooks -q -p tests.course.fresh_notebooks
+	$(BIN)/python -m pytest --nbval notebooks -q -n 2 --dist loadfile -p tests.course.fresh_notebooks
 
 lint: .venv/maintainer
 	$(BIN)/ruff check

@@ -12,12 +12,10 @@ import argparse
 import ast
 import csv
 import json
-import math
 import random
 import sys
 import sysconfig
 import warnings
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,8 +30,14 @@ sys.path.insert(0, str(HERE.parent.parent))
 from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
 from solutions.ex13_transformer import POCKET, Transformer, count_parameters, flops_per_token  # noqa: E402
 from solutions.ex14_training import (  # noqa: E402
-    AdamW, bits_per_byte, evaluate, get_batch, learning_rate, load_checkpoint, parameter_groups,
-    save_checkpoint, train_step,
+    AdamW,
+    evaluate,
+    get_batch,
+    learning_rate,
+    load_checkpoint,
+    parameter_groups,
+    save_checkpoint,
+    train_step,
 )
 
 END = "<|endoftext|>"
@@ -190,8 +194,8 @@ def export(model: Transformer) -> None:
 
 def hf_name(name: str) -> str:
     """Hugging Face's name of one of our Llama's parameters."""
-    table = {"embedding": "model.embed_tokens", "unembedding": "lm_head", "norm": "model.norm", "norm1": "input_layernorm",
-             "norm2": "post_attention_layernorm", "attention": "self_attn", "feed_forward": "mlp",
+    table = {"embedding": "model.embed_tokens", "unembedding": "lm_head",
+             "norm": "model.norm", "norm1": "input_layernorm", "norm2": "post_attention_layernorm", "attention": "self_attn", "feed_forward": "mlp",
              "gate": "gate_proj", "up": "up_proj", "down": "down_proj", "blocks": "model.layers"}
     return ".".join(table.get(part, part) for part in name.split("."))
 
