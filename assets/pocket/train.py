@@ -194,9 +194,10 @@ def export(model: Transformer) -> None:
 
 def hf_name(name: str) -> str:
     """Hugging Face's name of one of our Llama's parameters."""
-    table = {"embedding": "model.embed_tokens", "unembedding": "lm_head",
-             "norm": "model.norm", "norm1": "input_layernorm", "norm2": "post_attention_layernorm", "attention": "self_attn", "feed_forward": "mlp",
-             "gate": "gate_proj", "up": "up_proj", "down": "down_proj", "blocks": "model.layers"}
+    table = {"embedding": "model.embed_tokens", "unembedding": "lm_head", "blocks": "model.layers",
+             "norm": "model.norm", "norm1": "input_layernorm", "norm2": "post_attention_layernorm",
+             "attention": "self_attn", "feed_forward": "mlp",
+             "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
     return ".".join(table.get(part, part) for part in name.split("."))
 
 
