@@ -1,0 +1,181 @@
+"""Training: batches, a schedule, clipping, AdamW, accumulation, and checkpoints that can be trusted.
+
+One step: average the loss over the kept targets, clip the gradient to a norm, let AdamW move.
+"""
+
+import hashlib
+import io
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import torch
+from einops import rearrange
+from jaxtyping import Float, Int, Integer
+from torch import Tensor, nn
+
+from .ex05_softmax import cross_entropy
+
+IGNORED = -100  # a target that is not learned from
+
+
+def get_batch(
+    tokens: Integer[Tensor, " length"], batch: int, seq_len: int, rng: torch.Generator
+) -> tuple[Int[Tensor, "{batch} {seq_len}"], Int[Tensor, "{batch} {seq_len}"]]:
+    """Windows of a text from random places, and for each token the one that follows it.
+
+    The starts are torch.randint(length − seq_len, (batch,), generator=rng): every place at which
+    seq_len + 1 tokens fit, equally likely. Both answers are int64, on the device of tokens, each
+    in memory of its own. tokens may be of any integer dtype, such as uint16.
+
+    Raises ValueError where batch or seq_len is below 1, or tokens are not more than seq_len.
+    """
+    raise NotImplementedError
+
+
+def learning_rate(
+    step: int, warmup: int, total: int, peak: float | int, floor: float | int = 0.0
+) -> float:
+    """The learning rate of a step, the first being step 0: a linear rise, then half a cosine.
+
+    step < warmup: peak · (step + 1) / warmup. From there to total: floor + (peak − floor) ·
+    ½ (1 + cos π t), where t = (step − warmup) / (total − warmup). From total on: floor.
+
+    Raises ValueError where step or warmup is below 0, total is below warmup, or floor is not
+    in 0 … peak. Loshchilov and Hutter, 2016 (arXiv 1608.03983).
+    """
+    raise NotImplementedError
+
+
+def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float[Tensor, ""]:
+    """Scale all gradients by one factor so that together they are no longer than max_norm.
+
+    norm = √(Σ g²) over every number of every gradient; where it is above max_norm, each gradient
+    is multiplied in place by max_norm / (norm + 10⁻⁶). Parameters without a gradient are passed
+    over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
+
+    Raises ValueError where max_norm is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    """
+    raise NotImplementedError
+
+
+class AdamW(torch.optim.Optimizer):
+    """Adam with weight decay that does not pass through the gradient's statistics.
+
+    At step t, for a parameter p with the gradient g:
+    p ← p − lr · weight_decay · p
+    m ← β₁ m + (1 − β₁) g          v ← β₂ v + (1 − β₂) g²
+    p ← p − lr · m̂ / (√v̂ + eps),   m̂ = m / (1 − β₁ᵗ),   v̂ = v / (1 − β₂ᵗ)
+
+    The state of p is a dict of step (an int), m and v. Options may differ by parameter group.
+    Raises ValueError where lr, eps or weight_decay is below 0, or a beta is not in [0, 1).
+    Loshchilov and Hutter, 2017 (arXiv 1711.05101).
+    """
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float | int = 1e-3,
+        betas: tuple[float | int, float | int] = (0.9, 0.999),
+        eps: float | int = 1e-8,
+        weight_decay: float | int = 0.01,
+    ):
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def step(self, closure: Callable | None = None) -> Tensor | float | None:
+        """Move every parameter that has a gradient.
+
+        closure: called first, with gradients on, where it is given; its loss is returned.
+        """
+        raise NotImplementedError
+
+
+def parameter_groups(model: nn.Module, weight_decay: float | int) -> list[dict]:
+    """Two groups for an optimizer: matrices, which decay, and vectors, which do not.
+
+    Norm weights and biases have one axis; pulling them to zero would switch features off.
+    Each group is a dict of params (in the model's order, each once) and weight_decay.
+
+    Raises ValueError where weight_decay is below 0.
+    """
+    raise NotImplementedError
+
+
+def train_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[tuple[Tensor, Tensor]],
+    max_norm: float | int = 1.0,
+) -> tuple[float, float]:
+    """One step of the optimizer on several (inputs, targets), as if they were one large batch.
+
+    Each batch counts by its share of the kept targets (those that are not IGNORED), so that the
+    accumulated gradient is that of the mean loss over all of them. Old gradients are dropped
+    first. What is clipped is the gradient of the optimizer's parameters, all groups together.
+    Returns (that mean loss in nats, the gradient's norm before clipping).
+
+    Raises ValueError where max_norm is not above 0, or batches are empty or hold no kept target;
+    nothing is changed then.
+    """
+    raise NotImplementedError
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module, tokens: Integer[Tensor, " length"], seq_len: int, batch: int = 8
+) -> float:
+    """The mean loss, in nats per token, over a whole text, in eval mode.
+
+    The text is cut into windows of seq_len inputs, one after another, and every token but the
+    first is a target once; the last window may be shorter. batch windows go through the model at
+    a time. Every module's mode is put back.
+
+    Raises ValueError where seq_len or batch is below 1, or there are fewer than 2 tokens.
+    """
+    raise NotImplementedError
+
+
+def bits_per_byte(loss: float | int, tokens: int, n_bytes: int) -> float:
+    """What a text costs in bits for each of its bytes, by a loss in nats for each of its tokens.
+
+    loss · tokens / (ln 2 · n_bytes). Unlike the loss, it can be compared between tokenizers.
+    Raises ValueError where tokens or n_bytes is below 1.
+    """
+    raise NotImplementedError
+
+
+def save_checkpoint(
+    path: str | Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    step: int,
+    rng: torch.Generator,
+) -> None:
+    """Write all that a run needs to go on: weights, the optimizer's state, step, and random states.
+
+    The random states are that of rng, which draws the batches, and torch's own, which draws
+    dropout. The file is the SHA-256 of the rest (32 bytes), then what torch.save writes. It is
+    written beside path under another name, forced to the disk by os.fsync, and renamed: whatever
+    happens, path is either the old checkpoint or the new one, whole.
+    """
+    raise NotImplementedError
+
+
+def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
+    """Given: the shape of each of a model's weights, the size of each of an optimizer's groups."""
+    return ({name: tuple(weight.shape) for name, weight in weights.items()},
+            [len(group["params"]) for group in states["param_groups"]])
+
+
+def load_checkpoint(
+    path: str | Path, model: nn.Module, optimizer: torch.optim.Optimizer, rng: torch.Generator
+) -> int:
+    """Put a checkpoint's weights and states back into these objects, and return its step.
+
+    Raises ValueError, and changes nothing, where the file was cut short or a byte of it differs
+    (its SHA-256 is not the one inside), or where weights or parameter groups have other names or
+    sizes than these objects have. It is read with weights_only=True, so that it can run no code.
+    """
+    raise NotImplementedError

@@ -1,0 +1,152 @@
+"""Chapter 14 on other shapes, dtypes and corners."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from grader import points, raises
+
+
+class _Counting(torch.optim.Optimizer):
+    """Gradient descent that counts its steps."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.5})
+        self.steps = 0
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.steps += 1
+        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
+            p.sub_(p.grad, alpha=0.5)
+
+
+def _model(draw, vocab=7):
+    return draw.fill(nn.Sequential(nn.Embedding(vocab, 4), nn.LayerNorm(4), nn.Linear(4, vocab)))
+
+
+def _values(model):
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def test_get_batch_corners(impl, draw):
+    """A text of exactly seq_len + 1 tokens, a view of a text, one window, and windows of one token."""
+    rng = torch.Generator().manual_seed(draw.seed)
+    text = draw.ints(900, 30, 2)[:, 1]                 # every second number of a larger tensor
+    return [impl.get_batch(draw.ints(900, 6), 3, 5, rng), impl.get_batch(text, 5, 1, rng),
+            impl.get_batch(text, 1, 29, rng), impl.get_batch(text.to(torch.uint8), 2, 3, rng)]
+
+
+def test_get_batch_goes_on(impl, draw):
+    """Every call draws anew from rng, and from no other generator."""
+    tokens, rng = draw.ints(1000, 500), torch.Generator().manual_seed(draw.seed)
+    first = impl.get_batch(tokens, 4, 3, rng)
+    torch.manual_seed(draw.seed)
+    return [first, impl.get_batch(tokens, 4, 3, rng), rng.get_state()]
+
+
+def test_schedule_corners(impl, draw):
+    """Whole numbers, a warm-up of one step, a floor as high as the peak, and a total of 0."""
+    rate = impl.learning_rate
+    return {"peak 1": [rate(step, 1, 4, 1) for step in range(6)],
+            "flat": [rate(step, 2, 6, 0.5, 0.5) for step in range(8)],
+            "total 0": rate(0, 0, 0, 0.1, 0.01), "long": rate(99_999, 2000, 100_000, 3e-4, 3e-5),
+            "peak 0": rate(3, 2, 6, 0)}
+
+
+def test_clip_corners(impl, draw):
+    """All gradients 0, gradients of two dtypes, and a max_norm that is infinite."""
+    zero, plain = nn.Parameter(draw(3, 2)), nn.Parameter(draw(3, 2))
+    zero.grad, plain.grad = torch.zeros_like(zero), draw(3, 2).clone()
+    half = nn.Parameter(draw(4).bfloat16())
+    half.grad = draw(4).bfloat16()
+    return {"zeros": impl.clip_grad_norm([zero], 1), "zero gradient": zero.grad,
+            "two dtypes": impl.clip_grad_norm([half, plain], 0.1),
+            "clipped": [1 * half.grad, 1 * plain.grad],
+            "infinite": impl.clip_grad_norm([plain], float("inf")), "kept": 1 * plain.grad}
+
+
+@points(2)
+def test_adamw_corners(impl, draw):
+    """AdamW with β₁ = 0, without decay, on a number, on a view with exchanged axes, and whole options."""
+    number, turned = nn.Parameter(draw()), nn.Parameter(draw(3, 4).mT)
+    optimizer = impl.AdamW([number, turned], lr=1, betas=(0, 0.5), weight_decay=0, eps=1)
+    said = []
+    for _ in range(3):
+        for p in (number, turned):
+            p.grad = draw(*p.shape).clone()
+        said += [optimizer.step(), number.detach().clone(), turned.detach().clone()]
+    return said
+
+
+def test_adamw_state(impl, draw):
+    """The state of a parameter is step, m and v; it survives state_dict and load_state_dict."""
+    start, gradients = draw(5), draw(3, 5)
+    p, q = nn.Parameter(start.clone()), nn.Parameter(start.clone())
+    one, other = impl.AdamW([p], lr=0.1), impl.AdamW([q], lr=7.0)
+    for gradient in gradients[:2]:
+        p.grad = gradient.clone()
+        one.step()
+    with torch.no_grad():
+        q.copy_(p)
+    other.load_state_dict(one.state_dict())
+    state = {name: 1 * value for name, value in one.state[p].items()}
+    q.grad = gradients[2].clone()
+    other.step()
+    return {"state": state, "after loading": q.detach()}
+
+
+@points(2)
+def test_train_step_of_a_part(impl, draw):
+    """Only what the optimizer holds is clipped and moved; one step for all the batches together."""
+    model = _model(draw)
+    optimizer = _Counting([{"params": [model[2].weight]}, {"params": [model[1].bias]}])
+    batches = [(draw.ints(7, 2, 3), draw.ints(7, 2, 3)) for _ in range(3)]
+    said = [impl.train_step(model, optimizer, batches, 0.1) for _ in range(3)]
+    return {"losses and norms": said, "weights": _values(model), "steps": optimizer.steps}
+
+
+def test_train_step_refuses_early(impl, draw):
+    """A step that is refused leaves weights and gradients as they were."""
+    model = _model(draw)
+    optimizer = _Counting(model.parameters())
+    batch = draw.ints(7, 2, 3), draw.ints(7, 2, 3)
+    impl.train_step(model, optimizer, [batch])
+    nothing = batch[0], torch.full_like(batch[1], -100)
+    refused = [raises(ValueError, lambda: impl.train_step(model, optimizer, [batch], -1.0), names="max_norm"),
+               raises(ValueError, lambda: impl.train_step(model, optimizer, []), names="batches"),
+               raises(ValueError, lambda: impl.train_step(model, optimizer, [nothing]), names="batches")]
+    return {"refused": refused, "weights": _values(model), "steps": optimizer.steps,
+            "gradients": [1 * p.grad for p in model.parameters()]}
+
+
+def test_evaluate_corners(impl, draw):
+    """Texts shorter than a window, that fill their windows, of int32, and of one target."""
+    model, tokens = _model(draw), draw.ints(7, 31, 2)[:, 0]
+    model.eval()
+    return {"short": impl.evaluate(model, tokens[:4], 50), "filled": impl.evaluate(model, tokens, 10, 1),
+            "int32": impl.evaluate(model, tokens.int(), 7, 100), "pair": impl.evaluate(model, tokens[:2], 1),
+            "still in eval mode": not model.training, "gradients": model[2].weight.grad is None}
+
+
+def test_checkpoint_of_other_groups(impl, draw):
+    """A checkpoint whose optimizer has other groups is refused; a failed save leaves the old one."""
+    model, rng = _model(draw), torch.Generator().manual_seed(3)
+    whole, parts = impl.AdamW(model.parameters()), impl.AdamW(impl.parameter_groups(model, 0.1))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.ckpt")
+        impl.save_checkpoint(str(path), model, whole, 7, rng)
+        with torch.no_grad():
+            model[2].bias.zero_()
+        said = {"other groups": raises(
+            ValueError, lambda: impl.load_checkpoint(path, model, parts, rng), names="path")}
+        kept = bool((model[2].bias == 0).all())
+        nowhere = Path(folder, "missing", "run.ckpt")
+        said["no folder"] = raises(OSError, lambda: impl.save_checkpoint(nowhere, model, whole, 8, rng))
+        rng.manual_seed(4)
+        return {**said, "weights kept": kept, "step": impl.load_checkpoint(str(path), model, whole, rng),
+                "files": sorted(os.listdir(folder)), "rng": rng.initial_seed() >= 0,
+                "draw": torch.randint(1000, (3,), generator=rng), "weights": _values(model)}

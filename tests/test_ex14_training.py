@@ -1,0 +1,576 @@
+"""What chapter 14 asks of batches, the schedule, clipping, AdamW, a training step and checkpoints."""
+
+import copy
+import hashlib
+import io
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from grader import dtypes, points, raises, shares_memory
+
+FORBIDDEN = {
+    "torch.optim.AdamW", "torch.optim.Adam", "torch.optim.Adamax", "torch.optim.NAdam",
+    "torch.optim.RAdam", "torch.optim.SparseAdam", "torch.optim.adamw.AdamW",
+    "torch.optim.adam.Adam", "torch.optim.adamw.adamw", "torch.optim.adam.adam",
+    "torch._fused_adamw_", "torch._fused_adam_",
+    "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_norm",
+    "torch.nn.utils.clip_grads_with_norm_", "torch.nn.utils.get_total_norm",
+    "torch.nn.utils.clip_grad.clip_grad_norm_", "torch.nn.utils.clip_grad.get_total_norm",
+    "torch.nn.utils.clip_grad.clip_grads_with_norm_",
+    "torch.optim.lr_scheduler.CosineAnnealingLR", "torch.optim.lr_scheduler.LinearLR",
+    "torch.optim.lr_scheduler.LambdaLR", "torch.optim.lr_scheduler.SequentialLR",
+}
+VOCAB, D_MODEL = 11, 6
+
+
+class _Descent(torch.optim.Optimizer):
+    """Plain gradient descent, in which every gradient shows as it is."""
+
+    def __init__(self, params, lr=0.5):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    p.sub_(p.grad, alpha=group["lr"])
+
+
+def _model(draw, dropout=0.0):
+    """A model of one token: embedding, dropout, unembedding."""
+    return draw.fill(nn.Sequential(
+        nn.Embedding(VOCAB, D_MODEL), nn.Dropout(dropout), nn.Linear(D_MODEL, VOCAB)))
+
+
+def _batch(draw, rows, seq, kept=None):
+    """Inputs and targets; only the first `kept` targets of each row are to be learned from."""
+    inputs, targets = draw.ints(VOCAB, rows, seq), draw.ints(VOCAB, rows, seq).clone()
+    if kept is not None:
+        targets[:, kept:] = -100
+    return inputs, targets
+
+
+def _with_gradients(draw, *shapes, scale=1.0):
+    """Parameters that have gradients already."""
+    parameters = [nn.Parameter(draw(*shape)) for shape in shapes]
+    for p in parameters:
+        p.grad = draw(*p.shape, scale=scale).clone()
+    return parameters
+
+
+def _gradients(parameters):
+    return [1 * p.grad for p in parameters]
+
+
+def _values(parameters):
+    return [p.detach().clone() for p in parameters]
+
+
+def _rng(draw):
+    return torch.Generator().manual_seed(draw.seed)
+
+
+# -- batches
+
+@points(2)
+def test_get_batch(impl, draw):
+    """A batch is windows from random places of the text, and their targets are one token further on.
+
+    Each window starts at one of torch.randint(length − seq_len, (batch,), generator=rng). The
+    target at a place is the token that follows it, so the targets are the windows moved by 1.
+    """
+    tokens = draw.ints(1000, 40)
+    inputs, targets = impl.get_batch(tokens, 4, 7, _rng(draw))
+    return {"inputs": inputs, "targets": targets}
+
+
+def test_get_batch_is_int64(impl, draw):
+    """Batches are int64, from tokens of any integer dtype.
+
+    Text is often stored in two bytes per token, as uint16; losses and look-ups want int64.
+    """
+    said = {}
+    for dtype in (torch.int32, torch.uint16, torch.int64):
+        inputs, targets = impl.get_batch(draw.ints(1000, 40).to(dtype), 2, 5, _rng(draw))
+        said[str(dtype)] = {"inputs": inputs, "targets": targets}
+    return said
+
+
+def test_get_batch_every_place(impl, draw):
+    """Every place at which seq_len + 1 tokens fit may be drawn, the first and the last too.
+
+    torch.randint(high, …) draws 0 … high − 1. Of 10 tokens, 7 + 1 fit at places 0, 1 and 2.
+    """
+    inputs, _ = impl.get_batch(torch.arange(10, device=draw.device), 100, 7, _rng(draw))
+    return sorted(set(inputs[:, 0].tolist()))
+
+
+def test_get_batch_own_memory(impl, draw):
+    """Inputs and targets share no memory, so that blotting out a target leaves the inputs alone.
+
+    Two slices of one tensor of windows are two views of the same numbers. Index the tokens twice.
+    """
+    inputs, targets = impl.get_batch(draw.ints(1000, 40), 4, 7, _rng(draw))
+    return shares_memory(inputs, targets)
+
+
+# -- the schedule
+
+@points(2)
+def test_warm_up(impl, draw):
+    """While warming up, the learning rate of step s is peak · (s + 1) / warmup.
+
+    The first step is step 0, and it should move something already; step warmup − 1 has the peak.
+    """
+    return {f"step {step}": impl.learning_rate(step, 4, 20, 0.003, 0.0001) for step in range(5)}
+
+
+@points(2)
+def test_cosine(impl, draw):
+    """After the warm-up the learning rate falls from peak to floor along half a cosine.
+
+    t = (step − warmup) / (total − warmup) goes from 0 to 1, and with it ½ (1 + cos πt) from 1 to
+    0. That times what lies between floor and peak, on top of floor.
+    """
+    return {f"step {step}": impl.learning_rate(step, 5, 25, 0.003, 0.001)
+            for step in (5, 6, 10, 15, 20, 24)}
+
+
+def test_after_the_end(impl, draw):
+    """From step total on, the learning rate is floor, and floor is 0 where it is not given.
+
+    Half a cosine that is followed further goes up again. And where total equals warmup, there
+    is nothing to divide by.
+    """
+    rate = impl.learning_rate
+    return {"step 25 of 25": rate(25, 5, 25, 0.003, 0.001), "step 45 of 25": rate(45, 5, 25, 1, 0.5),
+            "without a floor": rate(30, 5, 25, 0.003), "no warm-up, step 0": rate(0, 0, 10, 1),
+            "warm-up only, last step": rate(4, 5, 5, 0.003), "warm-up only, end": rate(5, 5, 5, 1)}
+
+
+# -- clipping
+
+@points(2)
+def test_clip_long(impl, draw):
+    """Gradients that are together longer than max_norm are scaled by one factor to that length.
+
+    One norm over every number of every gradient, one factor max_norm / (norm + 10⁻⁶) for all: the
+    direction of the step stays. Returned is the norm before clipping.
+    """
+    parameters = _with_gradients(draw, (4, 5), (5,), (2, 3), scale=3.0)
+    norm = impl.clip_grad_norm(iter(parameters), 1.5)
+    return {"norm": norm, "gradients": _gradients(parameters)}
+
+
+def test_clip_short(impl, draw):
+    """Gradients that are together no longer than max_norm stay exactly as they are.
+
+    Clipping only ever shortens. The factor is at most 1.
+    """
+    parameters = _with_gradients(draw, (4, 5), (5,), scale=0.1)
+    before = _gradients(parameters)
+    norm = impl.clip_grad_norm(parameters, 100)
+    return {"norm": norm, "gradients": _gradients(parameters),
+            "unchanged": all(map(torch.equal, before, _gradients(parameters)))}
+
+
+def test_clip_without_gradients(impl, draw):
+    """Parameters that have no gradient are passed over; with none at all, the norm is 0.
+
+    p.grad is None for a parameter that had no part in the loss.
+    """
+    first, second = _with_gradients(draw, (4, 5), (5,))
+    second.grad = None
+    return {"norm": impl.clip_grad_norm([second, first], 0.5), "gradient": 1 * first.grad,
+            "norm of none": float(impl.clip_grad_norm([second], 0.5))}
+
+
+@dtypes("float16", "bfloat16")
+def test_clip_half_precision(impl, draw, dtype):
+    """The norm of half-precision gradients is computed and returned in float32.
+
+    300 squared is past float16's largest number, and bfloat16 has three digits:
+    g.norm(dtype=torch.float32) adds up in float32.
+    """
+    parameters = [nn.Parameter(draw(8, 8).to(dtype)) for _ in range(2)]
+    for p in parameters:
+        p.grad = draw(8, 8, scale=300.0).to(dtype)
+    norm = impl.clip_grad_norm(parameters, 2.0)
+    return {"norm": norm, "gradients": _gradients(parameters)}
+
+
+# -- AdamW
+
+def _steps(impl, draw, optimizer, parameters, steps, scale=1.0):
+    """The parameters after each of some steps, each with a fresh gradient."""
+    said = []
+    for _ in range(steps):
+        for p in parameters:
+            p.grad = draw(*p.shape, scale=scale).clone()
+        optimizer.step()
+        said.append(_values(parameters))
+    return said
+
+
+@points(3)
+def test_adamw(impl, draw):
+    """AdamW moves by m̂ / (√v̂ + eps), two running means that are corrected for their start at 0.
+
+    m and v begin as zeros, so after t steps they hold only 1 − βᵗ of what they should: divide each
+    by that, with its own β.
+    """
+    parameters = [nn.Parameter(draw(3, 4)), nn.Parameter(draw(5))]
+    optimizer = impl.AdamW(parameters, lr=0.1, betas=(0.8, 0.95), weight_decay=0)
+    return _steps(impl, draw, optimizer, parameters, 4)
+
+
+@points(2)
+def test_adamw_decay(impl, draw):
+    """Weight decay shrinks p by lr · weight_decay · p, whatever the gradients were.
+
+    It goes straight to p. A decay that is added to the gradient passes through √v̂, and then
+    weights with large gradients hardly decay at all. Here one parameter's gradient is 0.
+    """
+    idle, busy = nn.Parameter(draw(4)), nn.Parameter(draw(4))
+    idle.grad, busy.grad = torch.zeros_like(idle), draw(4, scale=10.0).clone()
+    optimizer = impl.AdamW([idle, busy], lr=0.1, weight_decay=0.5)
+    for _ in range(3):
+        optimizer.step()
+    return {"with a zero gradient": idle.detach(), "with a large gradient": busy.detach()}
+
+
+def test_adamw_small_gradients(impl, draw):
+    """eps is added to the root, after it is taken: √v̂ + eps.
+
+    For gradients near 10⁻⁵ it makes a difference: √(v̂ + 10⁻⁸) is never below 10⁻⁴.
+    """
+    parameters = [nn.Parameter(draw(6))]
+    return _steps(impl, draw, impl.AdamW(parameters, lr=0.1), parameters, 2, scale=1e-5)
+
+
+@points(2)
+def test_adamw_groups(impl, draw):
+    """Each parameter group has its own options, and they are read anew at each step.
+
+    A schedule works by writing group["lr"] before the step. Read lr, betas, eps and weight_decay
+    from the group inside step.
+    """
+    first, second = nn.Parameter(draw(3, 4)), nn.Parameter(draw(5))
+    optimizer = impl.AdamW([{"params": [first], "weight_decay": 0.5, "betas": (0.5, 0.6)},
+                            {"params": [second], "lr": 0.3, "eps": 0.5}], lr=0.1, weight_decay=0.0)
+    said = _steps(impl, draw, optimizer, [first, second], 2)
+    optimizer.param_groups[0]["lr"] = 0.01
+    return said + _steps(impl, draw, optimizer, [first, second], 1)
+
+
+def test_adamw_late_starter(impl, draw):
+    """A parameter without a gradient is not moved and not decayed, and counts its own steps.
+
+    Its first gradient may come late. Its m and v are then at their first step, whatever the
+    others' are.
+    """
+    early, late = nn.Parameter(draw(4)), nn.Parameter(draw(4))
+    optimizer = impl.AdamW([late, early], lr=0.1, weight_decay=0.5)
+    said = _steps(impl, draw, optimizer, [early], 3)
+    before = _values([late])
+    return {"early": said, "late": before, "then": _steps(impl, draw, optimizer, [early, late], 2)}
+
+
+def test_adamw_closure(impl, draw):
+    """step(closure) calls closure first, with gradients switched on, and returns its loss.
+
+    step itself runs under no_grad; torch.enable_grad() switches back inside of it.
+    """
+    p, target = nn.Parameter(draw(4)), draw(4)
+    optimizer = impl.AdamW([p], lr=0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (p - target).square().sum()
+        loss.backward()
+        return loss
+
+    return {"loss": optimizer.step(closure).detach(), "p": p.detach()}
+
+
+@points(2)
+def test_parameter_groups(impl, draw):
+    """Matrices decay; vectors, which are biases and the weights of norms, do not.
+
+    Two groups, matrices first. A parameter's ndim tells them apart.
+    """
+    model = nn.Sequential(nn.Embedding(7, 4), nn.LayerNorm(4), nn.Linear(4, 7))
+    model[2].weight = model[0].weight                  # tied: it must come once
+    names = {id(p): name for name, p in model.named_parameters()}
+    return [{"params": [names[id(p)] for p in group["params"]],
+             "weight_decay": float(group["weight_decay"])}
+            for group in impl.parameter_groups(model, 0.1)]
+
+
+# -- a training step
+
+@points(2)
+def test_train_step(impl, draw):
+    """One step goes forward, backward, clips, moves, and returns the loss and the norm.
+
+    Both are plain numbers: the mean loss in nats, and the norm of the gradient before clipping.
+    """
+    model = _model(draw)
+    loss, norm = impl.train_step(model, _Descent(model.parameters()), [_batch(draw, 3, 5)], 100.0)
+    return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
+
+
+@points(3)
+def test_train_step_accumulates(impl, draw):
+    """Several batches give the step that one large batch would have given.
+
+    backward adds to the gradients, so each batch's mean loss has to be multiplied by its share of
+    all kept targets before. Here the batches keep 15 targets, 4 and none; the share is not 1/3.
+    """
+    model = _model(draw)
+    batches = [_batch(draw, 3, 5), _batch(draw, 2, 5, kept=2), _batch(draw, 2, 5, kept=0)]
+    loss, norm = impl.train_step(model, _Descent(model.parameters()), batches, 100.0)
+    return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
+
+
+def test_train_step_drops_old_gradients(impl, draw):
+    """Gradients of the step before have no part in this one.
+
+    backward adds to what is there. optimizer.zero_grad() clears it.
+    """
+    model, batch = _model(draw), _batch(draw, 3, 5)
+    optimizer = _Descent(model.parameters())
+    impl.train_step(model, optimizer, [batch], 100.0)
+    loss, norm = impl.train_step(model, optimizer, [batch], 100.0)
+    return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
+
+
+def test_train_step_clips(impl, draw):
+    """The gradient is clipped before the optimizer moves, and the norm before clipping is returned.
+
+    max_norm is 0.01 here, so the step is 0.01 · lr long.
+    """
+    model = _model(draw)
+    before = _values(model.parameters())
+    _, norm = impl.train_step(model, _Descent(model.parameters()), [_batch(draw, 3, 5)], 0.01)
+    moved = [a - b for a, b in zip(before, _values(model.parameters()))]
+    return {"norm": norm, "length of the step": torch.cat([m.flatten() for m in moved]).norm()}
+
+
+# -- evaluation
+
+@points(2)
+def test_evaluate(impl, draw):
+    """evaluate is the mean loss over all targets of the text, those of a last short window too.
+
+    23 tokens have 22 targets: windows of 5 give 5, 5, 5, 5 and 2. A mean of windows' means would
+    count the last two as much as five.
+    """
+    return impl.evaluate(_model(draw), draw.ints(VOCAB, 23), 5, batch=3)
+
+
+def test_evaluate_mode(impl, draw):
+    """evaluate drops nothing, and every module is afterwards in the mode in which it was.
+
+    model.eval() before; whichever modules were training train again after.
+    """
+    model, tokens = _model(draw, dropout=0.5), draw.ints(VOCAB, 23)
+    model[2].eval()                                    # frozen by its owner
+    losses = [impl.evaluate(model, tokens, 5) for _ in range(2)]
+    return {"the same loss twice": losses[0] == losses[1],
+            "modes": [module.training for module in model.modules()]}
+
+
+def test_bits_per_byte(impl, draw):
+    """bits_per_byte is loss · tokens / (ln 2 · n_bytes).
+
+    The loss of all tokens in nats; a bit is ln 2 nats; and then for each byte.
+    """
+    return {"2 nats, 300 tokens, 1,000 bytes": impl.bits_per_byte(2, 300, 1000),
+            "one byte per token": impl.bits_per_byte(0.5, 10, 10)}
+
+
+# -- checkpoints
+
+def _run(impl, draw):
+    """A model with dropout, its optimizer in two groups, and the generator of its batches."""
+    model = _model(draw, dropout=0.3)
+    return model, impl.AdamW(impl.parameter_groups(model, 0.1), lr=0.05), _rng(draw)
+
+
+def _train(impl, run, tokens, steps):
+    model, optimizer, rng = run
+    for _ in range(steps):
+        impl.train_step(model, optimizer, [impl.get_batch(tokens, 2, 5, rng)])
+
+
+def _everything(run):
+    """Copies of the weights and of all that the optimizer remembers."""
+    model, optimizer, rng = run
+    return copy.deepcopy([model.state_dict(), optimizer.state_dict(), rng.get_state()])
+
+
+def _same(one, other):
+    """Whether two nests of tensors and numbers are equal, bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other
+
+
+@points(3)
+def test_checkpoint_resumes(impl, draw):
+    """A run that is saved and loaded goes on bit for bit as the unbroken one.
+
+    What it needs: the weights, the optimizer's state (m, v and the count of steps), the state of
+    rng, which draws batches, and torch's own, which draws dropout.
+    """
+    tokens = draw.ints(VOCAB, 60)
+    run, other = _run(impl, draw), _run(impl, draw)
+    with tempfile.TemporaryDirectory() as folder:
+        _train(impl, run, tokens, 2)
+        impl.save_checkpoint(Path(folder, "checkpoint"), *run[:2], 2, run[2])
+        _train(impl, run, tokens, 2)
+        torch.rand(1)
+        step = impl.load_checkpoint(Path(folder, "checkpoint"), *other)
+        files = sorted(os.listdir(folder))
+    resumed = _everything(other)
+    _train(impl, other, tokens, 2)
+    parts = ("weights", "optimizer", "batches")
+    after = map(_same, _everything(run), _everything(other))
+    return {"step": step, "files": files, "m and v are there": len(resumed[1]["state"]),
+            **{f"{part} are those of the unbroken run": same for part, same in zip(parts, after)}}
+
+
+@points(2)
+def test_checkpoint_damaged(impl, draw):
+    """A file that was cut short, or of which a byte differs, raises a ValueError and changes nothing.
+
+    Compare the SHA-256 of all behind the first 32 bytes with those 32, before anything is read
+    out of it. torch.load itself does not notice a changed weight.
+    """
+    run, other = _run(impl, draw), _run(impl, draw)
+    _train(impl, run, draw.ints(VOCAB, 60), 1)
+    before, said = _everything(other), {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "checkpoint")
+        impl.save_checkpoint(path, *run[:2], 1, run[2])
+        whole = path.read_bytes()
+        weight = whole.find(run[0][0].weight.detach().cpu().numpy().tobytes())
+        for what, place in {"hash": 5, "weight": weight, "end": len(whole) - 1}.items():
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1:])
+            said[f"{what} flipped"] = raises(
+                ValueError, lambda: impl.load_checkpoint(path, *other), names="path")
+        for length in (0, 20, 32, len(whole) // 2, len(whole) - 1):
+            path.write_bytes(whole[:length])
+            said[f"cut at {length if length < 33 else length / len(whole):.2g}"] = raises(
+                ValueError, lambda: impl.load_checkpoint(path, *other), names="path")
+    return {**said, "nothing changed": _same(before, _everything(other))}
+
+
+@points(2)
+def test_checkpoint_full_disk(impl, draw):
+    """Where the new checkpoint does not reach the disk, the error is raised and the old one stays.
+
+    Write beside it, under another name; os.fsync; then os.replace. Here os.fsync finds the disk
+    full.
+    """
+    run, other = _run(impl, draw), _run(impl, draw)
+    tokens, fsync = draw.ints(VOCAB, 60), os.fsync
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "checkpoint")
+        impl.save_checkpoint(path, *run[:2], 1, run[2])
+        saved = _everything(run)
+        _train(impl, run, tokens, 1)
+        try:
+            os.fsync = full
+            error = raises(OSError, lambda: impl.save_checkpoint(path, *run[:2], 2, run[2]))
+        finally:
+            os.fsync = fsync
+        step = impl.load_checkpoint(path, *other)
+    return {"saving": error, "step": step, "the old one": _same(saved, _everything(other))}
+
+
+def test_checkpoint_of_another_model(impl, draw):
+    """A checkpoint of a model of other sizes raises a ValueError that names path; nothing changes.
+
+    load_state_dict copies what fits before it complains. Compare the layouts first; _layout, which
+    is given, tells them.
+    """
+    run = _run(impl, draw)
+    narrow = draw.fill(nn.Sequential(nn.Embedding(VOCAB, D_MODEL), nn.Dropout(0.3), nn.Linear(D_MODEL, 4)))
+    other = narrow, impl.AdamW(impl.parameter_groups(narrow, 0.1)), _rng(draw)
+    _train(impl, run, draw.ints(VOCAB, 60), 1)
+    before = _everything(other)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "checkpoint")
+        impl.save_checkpoint(path, *run[:2], 1, run[2])
+        error = raises(ValueError, lambda: impl.load_checkpoint(path, *other), names="path")
+    return {"loading": error, "nothing changed": _same(before, _everything(other))}
+
+
+class _Program:
+    """An object that calls a function when it is unpickled."""
+
+    def __reduce__(self):
+        return print, ("a checkpoint ran a program",)
+
+
+def test_checkpoint_runs_no_code(impl, draw):
+    """A checkpoint can run no code, even if its SHA-256 is right.
+
+    What torch.save writes is a pickle, and a pickle can call any function. With
+    torch.load(…, weights_only=True) it can only hold tensors, numbers, texts and nests of them.
+    """
+    run = _run(impl, draw)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "checkpoint")
+        impl.save_checkpoint(path, *run[:2], 1, run[2])
+        saved, buffer = torch.load(io.BytesIO(path.read_bytes()[32:]), weights_only=True), io.BytesIO()
+        torch.save({**saved, "extra": _Program()}, buffer)
+        content = buffer.getvalue()
+        path.write_bytes(hashlib.sha256(content).digest() + content)
+        return raises(Exception, lambda: impl.load_checkpoint(path, *run))
+
+
+# -- bad input
+
+def test_bad_input(impl, draw):
+    """What makes no sense raises a ValueError that names the argument, before anything is changed.
+
+    Look at the arguments first, and say in the message what was given.
+    """
+    tokens, model = draw.ints(VOCAB, 20), _model(draw)
+    p, = _with_gradients(draw, (4,))
+    rng, optimizer = _rng(draw), _Descent(model.parameters())
+    calls = {
+        "batch": lambda: impl.get_batch(tokens, 0, 5, rng),
+        "seq_len": lambda: impl.get_batch(tokens, 2, 0, rng),
+        "tokens": lambda: impl.get_batch(tokens, 2, 20, rng),
+        "step": lambda: impl.learning_rate(-1, 5, 25, 0.1),
+        "warmup": lambda: impl.learning_rate(0, -1, 25, 0.1),
+        "total": lambda: impl.learning_rate(0, 5, 4, 0.1),
+        "floor": lambda: impl.learning_rate(0, 5, 25, 0.1, 0.2),
+        "max_norm": lambda: impl.clip_grad_norm([p], 0),
+        "lr": lambda: impl.AdamW([p], lr=-0.1),
+        "betas": lambda: impl.AdamW([p], betas=(0.9, 1.0)),
+        "eps": lambda: impl.AdamW([p], eps=-1e-8),
+        "weight_decay": lambda: impl.AdamW([p], weight_decay=-0.1),
+        "batches": lambda: impl.train_step(model, optimizer, [_batch(draw, 2, 5, kept=0)]),
+        "n_bytes": lambda: impl.bits_per_byte(2.0, 10, 0),
+    }
+    said = {name: raises(ValueError, call, names=name) for name, call in calls.items()}
+    return {**said, "a text of one token": raises(
+        ValueError, lambda: impl.evaluate(model, tokens[:1], 5), names="tokens")}
