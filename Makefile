@@ -1,8 +1,9 @@
 # Everything here can be done without make; the README says how.
 PYTHON ?= python3
+PROMPT ?= The for statement
 BIN := .venv/bin
 
-.PHONY: check test watch notebooks bench stubs pictures lint
+.PHONY: check test watch notebooks bench stubs pictures lint generate pocket
 
 check: .venv/student          ## grade exercises/ and show the board
 	$(BIN)/python -m grader check
@@ -23,6 +24,12 @@ notebooks: .venv/student      ## run every lesson on fresh stubs and keep its ou
 
 bench: .venv/student          ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m tests.course.bench
+
+generate: .venv/student       ## continue a text: make generate PROMPT="The for statement"
+	$(BIN)/python assets/pocket/generate.py "$(PROMPT)"
+
+pocket: .venv/student         ## train the pocket model again, or on from where it was stopped
+	$(BIN)/python assets/pocket/train.py
 
 stubs: .venv/student          ## write the exercises anew from the solutions
 	$(BIN)/python -m grader stubs

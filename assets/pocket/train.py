@@ -12,10 +12,12 @@ import argparse
 import ast
 import csv
 import json
+import math
 import random
 import sys
 import sysconfig
 import warnings
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
 from solutions.ex13_transformer import POCKET, Transformer, count_parameters, flops_per_token  # noqa: E402
 from solutions.ex14_training import (  # noqa: E402
     AdamW,
+    bits_per_byte,
     evaluate,
     get_batch,
     learning_rate,
@@ -39,9 +42,11 @@ from solutions.ex14_training import (  # noqa: E402
     save_checkpoint,
     train_step,
 )
+from solutions.ex15_generation import generate  # noqa: E402
+from solutions.ex16_pretrained import byte_letters, load_pretrained, load_tokenizer  # noqa: E402
 
 END = "<|endoftext|>"
-BATCH, SEQ, STEPS, WARMUP = 8, POCKET.max_seq_len, 600, 50
+BATCH, SEQ, STEPS, WARMUP = 8, POCKET.max_seq_len, 350, 50
 PEAK, FLOOR, WEIGHT_DECAY = 2e-3, 1e-4, 0.1
 EVERY = 50                                       # steps between validations, and checkpoints
 RUN = HERE / "run"                               # what a stopped run goes on from
@@ -87,26 +92,18 @@ def ids(tokenizer: Tokenizer, texts: list[str]) -> torch.Tensor:
 def trained_tokenizer(texts: list[str], console: Console) -> Tokenizer:
     """Chapter 01's tokenizer of this text; read from tokenizer.json where one was made before."""
     if (HERE / "tokenizer.json").exists():
-        return read_tokenizer()
+        return load_tokenizer(HERE)
     with console.status("training the tokenizer"):
         tokenizer = Tokenizer(*train_bpe(joined(texts), POCKET.vocab_size, [END]), [END])
     write_tokenizer(tokenizer)
     return tokenizer
 
 
-def letters() -> dict[int, str]:
-    """The printable character that a tokenizer.json writes for each byte, as GPT-2 chose them."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return ({byte: chr(byte) for byte in printable} |
-            {byte: chr(256 + i) for i, byte in enumerate(others)})
-
-
 def write_tokenizer(tokenizer: Tokenizer) -> None:
     """tokenizer.json and tokenizer_config.json, for `tokenizers` and `transformers`."""
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Rust
-    letter = letters()
+    letter = byte_letters()
 
     def spell(token: bytes) -> str:
         return "".join(letter[byte] for byte in token)
@@ -120,18 +117,6 @@ def write_tokenizer(tokenizer: Tokenizer) -> None:
     (HERE / "tokenizer_config.json").write_text(json.dumps({
         "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END,
         "clean_up_tokenization_spaces": False, "model_max_length": POCKET.max_seq_len}, indent=2) + "\n")
-
-
-def read_tokenizer() -> Tokenizer:
-    saved = json.loads((HERE / "tokenizer.json").read_text("utf-8"))
-    byte = {letter: bytes([byte]) for byte, letter in letters().items()}
-
-    def token(spelled: str) -> bytes:
-        return b"".join(byte[letter] for letter in spelled)
-    vocab = {id: token(spelled) for spelled, id in saved["model"]["vocab"].items()}
-    vocab |= {added["id"]: added["content"].encode() for added in saved["added_tokens"]}
-    merges = [(token(left), token(right)) for left, right in saved["model"]["merges"]]
-    return Tokenizer(vocab, merges, [END])
 
 
 def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Console) -> Transformer:
@@ -201,6 +186,75 @@ def hf_name(name: str) -> str:
     return ".".join(table.get(part, part) for part in name.split("."))
 
 
+def trigram_bits(train_on: bytes, test_on: bytes) -> float:
+    """Bits per byte of a model that knows how often each byte followed each two, and one, and none.
+
+    Each of the three counts is mixed with the next shorter one, by Witten and Bell's weights (1991).
+    """
+    followers = [defaultdict(Counter) for _ in range(3)]
+    for i in range(2, len(train_on)):
+        for known, table in enumerate(followers):
+            table[train_on[i - known:i]][train_on[i]] += 1
+    bits = 0.0
+    for i in range(2, len(test_on)):
+        chance = 1 / 256
+        for known, table in enumerate(followers):
+            seen = table.get(test_on[i - known:i])
+            if seen:
+                chance = (seen[test_on[i]] + len(seen) * chance) / (seen.total() + len(seen))
+        bits -= math.log2(chance)
+    return bits / (len(test_on) - 2)
+
+
+def write_card(texts: list[str], held_out: list[str], tokens: int, held_out_tokens: torch.Tensor) -> None:
+    """README.md: what the model is, what it was measured at, and what it says, unselected."""
+    model, tokenizer = load_pretrained(HERE, dtype=torch.float32), load_tokenizer(HERE)
+    loss = evaluate(model, held_out_tokens, SEQ)
+    held_out_bytes = joined(held_out).encode()
+    with (HERE / "training.csv").open() as file:
+        rows = list(csv.reader(file))[1:]
+    end = tokenizer.encode(END)
+    samples = []
+    for seed, prompt in enumerate(["The for statement", "Return ", "class "]):
+        [new] = generate(model, [tokenizer.encode(prompt)], 80, stop=end, temperature=0.8, top_p=0.95,
+                         rng=torch.Generator().manual_seed(seed))
+        samples.append("```text\n" + prompt + tokenizer.decode(new).rstrip() + "\n```\n")
+    version, steps = ".".join(map(str, sys.version_info[:3])), int(rows[-1][0])
+    guess = math.log(POCKET.vocab_size)
+    guess_bits, own_bits = (bits_per_byte(nats, len(held_out_tokens), len(held_out_bytes))
+                            for nats in (guess, loss))
+    trigram = trigram_bits(joined(texts).encode(), held_out_bytes)
+    (HERE / "README.md").write_text(f"""\
+# The pocket model
+
+A Llama of {count_parameters(POCKET):,} parameters, made by this course's own code: chapter 01's tokenizer,
+chapter 13's `Transformer(POCKET)`, chapter 14's training. It knows Python's documentation a
+little. It is for looking into, not for relying on: what it says about Python is often wrong.
+
+- **Files.** `config.json`, `model.safetensors` (bfloat16), `tokenizer.json`: laid out as Hugging Face
+  lays out a Llama, so `transformers` loads this folder too.
+- **Data.** The topics of Python {version}'s `help()` and the docstrings of its standard library
+  (PSF License): {len(texts):,} documents, {tokens:,} tokens of {POCKET.vocab_size:,} kinds. One document in twenty,
+  {len(held_out):,} of them with {len(held_out_tokens):,} tokens, was held out.
+- **Training.** {steps:,} steps of {BATCH} x {SEQ} tokens, {steps * BATCH * SEQ / tokens:.1f} times over the text;
+  AdamW, learning rate up to {PEAK:g}; seed 0. `training.csv` has the losses on the way.
+
+| on the held-out documents | nats per token | bits per byte |
+|---|---|---|
+| a guess, ln {POCKET.vocab_size:,} | {guess:.2f} | {guess_bits:.2f} |
+| bytes, each by the two before it | | {trigram:.2f} |
+| this model, weights in bfloat16 | {loss:.2f} | {own_bits:.2f} |
+
+`make pocket` trains it again. A run that is stopped goes on from its last checkpoint. Another version of Python
+has other documentation, and so gives another model.
+
+## What it says
+
+The first sample for each prompt (seeds 0, 1, 2; temperature 0.8, top-p 0.95, at most 80 tokens):
+
+{chr(10).join(samples)}""", "utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -210,8 +264,8 @@ def main() -> None:
     tokenizer = trained_tokenizer(texts, console)
     with console.status("encoding the text"):
         tokens, held_out_tokens = ids(tokenizer, texts), ids(tokenizer, held_out)
-    model = train(tokens, held_out_tokens, device, console)
-    export(model)
+    export(train(tokens, held_out_tokens, device, console))
+    write_card(texts, held_out, len(tokens), held_out_tokens)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,354 @@
+"""Generation: choosing the next token, again and again.
+
+A model gives one logit per token of its vocabulary. Filters take tokens out, a temperature sharpens
+or flattens what is left, and one random number picks. The token joins the text; the model is asked
+again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .ex05_softmax import softmax
+from .ex13_transformer import ModelConfig, Transformer, make_caches
+
+
+def apply_temperature(
+    logits: Float[Tensor, "*batch vocab"], temperature: float | int
+) -> Float[Tensor, "*batch vocab"]:
+    """logits / temperature: below 1 the likely tokens gain, above 1 the unlikely ones.
+
+    Raises ValueError where temperature is not above 0.
+    """
+    # BEGIN SOLUTION
+    if not temperature > 0:
+        raise ValueError(f"temperature must be above 0, got {temperature}")
+    return logits / temperature
+    # END SOLUTION
+
+
+def top_k(logits: Float[Tensor, "*batch vocab"], k: int) -> Float[Tensor, "*batch vocab"]:
+    """Keep exactly the k largest logits of each row; the others become −inf.
+
+    Of equal logits the lowest ids are kept. A k above vocab keeps all.
+
+    Raises ValueError where k is below 1. Fan et al., 2018 (arXiv 1805.04833).
+    """
+    # BEGIN SOLUTION
+    if k < 1:
+        raise ValueError(f"top_k must keep k of at least 1, got {k}")
+    order = logits.argsort(dim=-1, descending=True, stable=True)    # stable: equals stay by id
+    return logits.scatter(-1, order[..., k:], -torch.inf)
+    # END SOLUTION
+
+
+def top_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor, "*batch vocab"]:
+    """Keep the fewest most likely tokens that together have a probability of p; the rest: −inf.
+
+    That is, a token stays if all that come before it, most likely first and of equals the lowest
+    id first, have less than p together: the token that crosses p stays, and so does at least one.
+    p = 1 keeps everything. Probabilities in at least float32.
+
+    Raises ValueError where p is not in (0, 1]. Holtzman et al., 2019 (arXiv 1904.09751).
+    """
+    # BEGIN SOLUTION
+    if not 0 < p <= 1:
+        raise ValueError(f"top_p must have p in (0, 1], got {p}")
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+    probabilities = softmax(ordered.to(torch.promote_types(logits.dtype, torch.float32)))
+    before = probabilities.cumsum(-1) - probabilities
+    dropped = (before >= p) & (p < 1)       # rounding can take a sum to 1 before its last token
+    return logits.scatter(-1, order, ordered.masked_fill(dropped, -torch.inf))
+    # END SOLUTION
+
+
+def min_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor, "*batch vocab"]:
+    """Keep the tokens at least p times as likely as the likeliest of their row; the rest: −inf.
+
+    p = 0 keeps everything, p = 1 the likeliest and its equals. Probabilities in at least float32.
+
+    Raises ValueError where p is not in [0, 1]. Nguyen et al., 2024 (arXiv 2407.01082).
+    """
+    # BEGIN SOLUTION
+    if not 0 <= p <= 1:
+        raise ValueError(f"min_p must have p in [0, 1], got {p}")
+    probabilities = softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+    dropped = probabilities < p * probabilities.amax(-1, keepdim=True)
+    return logits.masked_fill(dropped, -torch.inf)
+    # END SOLUTION
+
+
+def repetition_penalty(
+    logits: Float[Tensor, "batch vocab"], ids: list[list[int]], penalty: float | int
+) -> Float[Tensor, "batch vocab"]:
+    """Make the tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
+
+    Each of them once, however often it occurs. penalty = 1 changes nothing, one below 1 invites
+    repetition. ids has a list for each row; it may be empty.
+
+    Raises ValueError where penalty is not above 0 or ids is not one list per row. Keskar et al.,
+    2019 (arXiv 1909.05858).
+    """
+    # BEGIN SOLUTION
+    if not penalty > 0:
+        raise ValueError(f"repetition_penalty must have a penalty above 0, got {penalty}")
+    if len(ids) != len(logits):
+        raise ValueError(f"ids must be {len(logits)} lists, one per row, got {len(ids)}")
+    penalized = torch.where(logits > 0, logits / penalty, logits * penalty)
+    seen = torch.zeros_like(logits, dtype=torch.bool)
+    for row, row_ids in enumerate(ids):
+        seen[row, row_ids] = True
+    return torch.where(seen, penalized, logits)
+    # END SOLUTION
+
+
+def inverse_cdf(
+    logits: Float[Tensor, "*batch vocab"], u: Float[Tensor, "*batch"]
+) -> Int[Tensor, "*batch"]:
+    """The token that a number u in [0, 1) points at, when each token takes its probability of [0, 1).
+
+    The first id whose cumulative probability (of itself and all lower ids) is above u times the
+    cumulative probability of all. In float64. A token of probability 0 is never chosen.
+
+    Raises ValueError naming logits where a row leaves nothing to choose from: all −inf, a NaN, ∞.
+    """
+    # BEGIN SOLUTION
+    cumulative = softmax(logits.double()).cumsum(-1)
+    total = cumulative[..., -1:]            # 1 but for rounding
+    if not (total > 0).all():
+        raise ValueError(f"logits must leave a token to choose in every row, got {logits}")
+    return (cumulative <= u.double().unsqueeze(-1) * total).sum(-1)
+    # END SOLUTION
+
+
+def sample(
+    logits: Float[Tensor, "*batch vocab"], rng: torch.Generator | None = None
+) -> Int[Tensor, "*batch"]:
+    """One token per row, each drawn with its probability: inverse_cdf of one number per row.
+
+    The numbers are torch.rand(batch shape, generator=rng, dtype=torch.float64), on rng's device;
+    without an rng, torch's own generator on the CPU.
+    """
+    # BEGIN SOLUTION
+    device = rng.device if rng else "cpu"
+    u = torch.rand(logits.shape[:-1], generator=rng, dtype=torch.float64, device=device)
+    return inverse_cdf(logits, u.to(logits.device))
+    # END SOLUTION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen. A filter that is None is not used. temperature 0 is greedy.
+
+    Raises ValueError naming the field where the function of that name refuses its value.
+    """
+
+    temperature: float | int = 1.0
+    top_k: int | None = None
+    top_p: float | int | None = None
+    min_p: float | int | None = None
+    repetition_penalty: float | int = 1.0
+
+    def __post_init__(self):
+        """Given: try every setting on a vocabulary of one token, before any model has run."""
+        one = torch.zeros(1, 1)
+        repetition_penalty(one, [[]], self.repetition_penalty)
+        if self.temperature != 0:
+            apply_temperature(one, self.temperature)
+        for keep, limit in self.filters():
+            keep(one, limit)
+
+    def filters(self) -> list[tuple[Callable, float | int]]:
+        """Given: the filters in use, in order, each with its limit."""
+        filters = [(top_k, self.top_k), (top_p, self.top_p), (min_p, self.min_p)]
+        return [(keep, limit) for keep, limit in filters if limit is not None]
+
+    def choose(
+        self, logits: Float[Tensor, "batch vocab"], ids: list[list[int]], u: Float[Tensor, " batch"]
+    ) -> Int[Tensor, " batch"]:
+        """The next token of each row, whose text so far is ids[row]. u: a number in [0, 1) per row.
+
+        In at least float32: the repetition penalty; then, for a temperature of 0, the largest
+        logit (the lowest id of equals); otherwise the temperature, the filters in their order,
+        and inverse_cdf with u.
+        """
+        # BEGIN SOLUTION
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = repetition_penalty(logits, ids, self.repetition_penalty)
+        if self.temperature == 0:
+            return logits.argmax(-1)
+        logits = apply_temperature(logits, self.temperature)
+        for keep, limit in self.filters():
+            logits = keep(logits, limit)
+        return inverse_cdf(logits, u)
+        # END SOLUTION
+
+
+def left_pad(
+    ids: list[list[int]], device: torch.device | str | None = None
+) -> tuple[Int[Tensor, "batch seq"], Int[Tensor, "batch seq"], Bool[Tensor, "batch seq"]]:
+    """Lists of unequal lengths as one tensor, with zeros in front of the shorter ones.
+
+    Returns (tokens, positions, real). positions: 0, 1, 2 … from each row's first token on, and 0
+    on its padding. real: True on tokens, False on padding.
+    """
+    # BEGIN SOLUTION
+    longest = max(map(len, ids))
+    tokens = torch.tensor([[0] * (longest - len(row)) + row for row in ids], device=device)
+    padding = torch.tensor([[longest - len(row)] for row in ids], device=device)
+    places = torch.arange(longest, device=device) - padding
+    return tokens, places.clamp(min=0), places >= 0
+    # END SOLUTION
+
+
+def _must_fit(config: ModelConfig, ids: list[list[int]], max_new_tokens: int) -> None:
+    """Given: raise ValueError where there is nothing to go on from, or no room to go on."""
+    if not ids or not all(ids):
+        raise ValueError(f"ids must hold a prompt of at least one token per row, got {ids}")
+    if max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens must be at least 0, got {max_new_tokens}")
+    room = config.max_seq_len - max(map(len, ids))
+    if max_new_tokens > room:
+        raise ValueError(f"max_new_tokens must be at most {room}, what the longest prompt leaves "
+                         f"of max_seq_len = {config.max_seq_len}, got {max_new_tokens}")
+
+
+def decode_steps(
+    model: Transformer,
+    ids: list[list[int]],
+    max_new_tokens: int,
+    sampling: Sampling,
+    stop: Iterable[int] = (),
+    rng: torch.Generator | None = None,
+    use_cache: bool = True,
+) -> Iterator[list[int | None]]:
+    """The new tokens step by step: for each row its next id, or None once it has stopped.
+
+    Ends after max_new_tokens steps, or before a step in which no row has anything to say. A row
+    stops at the first id out of stop, which is not given out. Prompts of unequal length are
+    padded on the left, with a mask that hides the padding and positions for each row, so that no
+    row sees its neighbours or its padding: each says what it would say alone.
+
+    The random numbers are drawn at the start: torch.rand(rows, max_new_tokens, generator=rng,
+    dtype=torch.float64) on rng's device, a row of them per prompt, whether it stops or not; none
+    for a temperature of 0. So a batch draws what its prompts draw one after the other from the
+    same CPU generator.
+
+    With use_cache a step computes only what is new, with caches made for this call in the dtype
+    and on the device of the parameters; without, the whole text each time. The model is in eval
+    mode from the first step to the last, and then again in the mode that it was in. No gradients.
+
+    Raises ValueError naming ids where there is no prompt or an empty one, and max_new_tokens where
+    it is below 0 or, with the longest prompt, above the model's max_seq_len; nothing is computed.
+    """
+    # BEGIN SOLUTION
+    _must_fit(model.config, ids, max_new_tokens)
+    weight, stop = next(model.parameters()), set(stop)
+    tokens, positions, real = left_pad(ids, weight.device)
+    padded = not real.all()
+    caches = None
+    if use_cache:
+        caches = make_caches(model.config, len(ids), tokens.shape[1] + max_new_tokens,
+                             weight.dtype, weight.device)
+    u = torch.zeros(len(ids), max_new_tokens, device=weight.device)
+    if sampling.temperature != 0:
+        u = torch.rand(u.shape, generator=rng, dtype=torch.float64,
+                       device=rng.device if rng else "cpu").to(weight.device)
+    texts, going = [list(row) for row in ids], [True] * len(ids)
+    was_training = model.training
+    model.eval()
+    try:
+        for step in range(max_new_tokens):
+            mask = real[:, None, None, :] if padded else None
+            with torch.no_grad():
+                logits = model(tokens, mask, positions, caches)[:, -1]
+            chosen = sampling.choose(logits, texts, u[:, step])
+            for row, id in enumerate(chosen.tolist()):
+                going[row] = going[row] and id not in stop
+                if going[row]:
+                    texts[row].append(id)
+            if not any(going):
+                return
+            yield [text[-1] if on else None for text, on in zip(texts, going)]
+
+            new, place = chosen[:, None], positions[:, -1:] + 1
+            real = torch.cat([real, torch.ones_like(real[:, :1])], dim=1)
+            if use_cache:
+                tokens, positions = new, place
+            else:
+                tokens = torch.cat([tokens, new], dim=1)
+                positions = torch.cat([positions, place], dim=1)
+    finally:
+        model.train(was_training)
+    # END SOLUTION
+
+
+def generate(
+    model: Transformer,
+    ids: list[list[int]],
+    max_new_tokens: int,
+    stop: Iterable[int] = (),
+    rng: torch.Generator | None = None,
+    use_cache: bool = True,
+    **sampling: float | int | None,
+) -> list[list[int]]:
+    """Continue prompts: for each list of ids, a list of at most max_new_tokens new ones.
+
+    sampling: the fields of Sampling, such as temperature=0.8, top_k=40. The rest, and what is
+    raised, as in decode_steps.
+    """
+    # BEGIN SOLUTION
+    new = [[] for _ in ids]
+    for step in decode_steps(model, ids, max_new_tokens, Sampling(**sampling), stop, rng, use_cache):
+        for row, id in zip(new, step):
+            if id is not None:
+                row.append(id)
+    return new
+    # END SOLUTION
+
+
+def text_pieces(tokenizer: Any, ids: Iterable[int]) -> Iterator[str]:
+    """The text of ids, piece by piece, as soon as it is certain; no piece is empty.
+
+    tokenizer.decode gives U+FFFD for bytes that are no character, or none yet: such an end of the
+    text is held back until the next tokens have made a character of it, or there are no more.
+    Joined, the pieces are tokenizer.decode of all ids.
+    """
+    # BEGIN SOLUTION
+    seen, text, sent = [], "", 0
+    for id in ids:
+        seen.append(id)
+        text = tokenizer.decode(seen)
+        certain = len(text.rstrip("\ufffd"))
+        if certain > sent:
+            yield text[sent:certain]
+            sent = certain
+    if sent < len(text):
+        yield text[sent:]
+    # END SOLUTION
+
+
+def stream(
+    model: Transformer,
+    tokenizer: Any,
+    prompt: str,
+    max_new_tokens: int,
+    stop: Iterable[int] = (),
+    rng: torch.Generator | None = None,
+    use_cache: bool = True,
+    **sampling: float | int | None,
+) -> Iterator[str]:
+    """Continue a text: the new text in pieces, each as soon as its tokens are chosen.
+
+    tokenizer: anything with encode(text) -> ids and decode(ids) -> text, such as lesson 01's.
+    The rest as in generate, whose text this is; what that raises comes with the first piece.
+    """
+    # BEGIN SOLUTION
+    steps = decode_steps(model, [tokenizer.encode(prompt)], max_new_tokens, Sampling(**sampling),
+                         stop, rng, use_cache)
+    yield from text_pieces(tokenizer, (id for [id] in steps))
+    # END SOLUTION

@@ -1,0 +1,173 @@
+"""What chapter 16 asks besides: other forms of files, corners, gradients, what must not change."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from safetensors.torch import save_file
+
+from grader import points, raises
+
+SIZES = {"vocab_size": 13, "hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 2,
+         "intermediate_size": 10, "max_position_embeddings": 20}
+LLAMA = {"model_type": "llama", **SIZES}
+QWEN3 = {"model_type": "qwen3", **SIZES, "head_dim": 8, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+def _layer(n, q, kv):
+    name = f"model.layers.{n}."
+    return {name + "input_layernorm.weight": (12,), name + "post_attention_layernorm.weight": (12,),
+            name + "self_attn.q_proj.weight": (q, 12), name + "self_attn.k_proj.weight": (kv, 12),
+            name + "self_attn.v_proj.weight": (kv, 12), name + "self_attn.o_proj.weight": (12, q),
+            name + "mlp.gate_proj.weight": (10, 12), name + "mlp.up_proj.weight": (10, 12),
+            name + "mlp.down_proj.weight": (12, 10)}
+
+
+def _state(draw, q=12, kv=12, **more):
+    shapes = {"model.embed_tokens.weight": (13, 12), "model.norm.weight": (12,)} | more
+    for n in range(3):
+        shapes |= _layer(n, q, kv)
+    return {name: draw(*shape, scale=0.4) if len(shape) > 1 else 0.5 + draw.uniform(*shape)
+            for name, shape in shapes.items()}
+
+
+@contextmanager
+def _folder(config, **files):
+    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        folder = Path(folder)
+        (folder / "config.json").write_text(json.dumps(config))
+        for name, tensors in files.items():
+            save_file({key: tensor.cpu() for key, tensor in tensors.items()}, folder / f"{name}.safetensors")
+        yield folder
+
+
+@points(2)
+def test_load_llama_with_little_said(impl, draw):
+    """A config.json that leaves out all that has a default loads with Llama's defaults."""
+    state = _state(draw, **{"lm_head.weight": (13, 12)})
+    with _folder(LLAMA, model=state) as folder:
+        return impl.load_pretrained(folder, device=draw.device)(draw.ints(13, 2, 20))
+
+
+@points(2)
+def test_load_shards_with_windows_and_scaling(impl, draw):
+    """A sharded Qwen3 with sliding windows, scaled RoPE and biases computes as one file would."""
+    config = QWEN3 | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1,
+                      "rope_theta": 1000, "rope_scaling": {"type": "linear", "factor": 2.0},
+                      "attention_bias": True, "tie_word_embeddings": True}
+    state = _state(draw, q=32, kv=16)
+    for n in range(3):
+        layer = f"model.layers.{n}.self_attn."
+        state |= {layer + "q_norm.weight": 0.5 + draw.uniform(8), layer + "k_norm.weight": 0.5 + draw.uniform(8),
+                  layer + "q_proj.bias": draw(32), layer + "k_proj.bias": draw(16),
+                  layer + "v_proj.bias": draw(16), layer + "o_proj.bias": draw(12)}
+    names = sorted(state)
+    parts = {f"part{i}": {name: state[name] for name in names[i::3]} for i in range(3)}
+    with _folder(config, **parts) as folder:
+        index = {name: f"{part}.safetensors" for part, tensors in parts.items() for name in tensors}
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+        return impl.load_pretrained(str(folder), device=draw.device)(draw.ints(13, 2, 9))
+
+
+def test_one_file_comes_before_an_index(impl, draw):
+    """Where a folder holds both a whole file and an index, the whole file is read."""
+    with _folder({}, model={"a": draw(3)}) as folder:
+        (folder / "model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": {"b": "lost.safetensors"}}))
+        return {name: tensor.clone() for name, tensor in impl.read_tensors(folder).items()}
+
+
+def test_shards_outside_the_folder(impl, draw):
+    """An index may not lead out of its folder, and a damaged one is a ValueError."""
+    found = {}
+    with _folder({}, model={"a": draw(3)}) as folder:
+        inner = folder / "inner"
+        inner.mkdir()
+        for case, content in {"outside": {"weight_map": {"a": "../model.safetensors"}},
+                              "no map": {"metadata": {}}, "a list": {"weight_map": ["a"]},
+                              "no file": {"weight_map": {"a": 3}}}.items():
+            (inner / "model.safetensors.index.json").write_text(json.dumps(content))
+            found[case] = raises(ValueError, lambda: impl.read_tensors(inner))
+    return found
+
+
+def test_damaged_shard_is_named(impl, draw):
+    """Of several shards, the damaged one is named."""
+    with _folder({}, one={"a": draw(3)}, two={"b": draw(3)}) as folder:
+        (folder / "model.safetensors.index.json").write_text(
+            json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
+        two = folder / "two.safetensors"
+        two.write_bytes(two.read_bytes()[:-2])
+        return raises(ValueError, lambda: impl.read_tensors(folder), names="two.safetensors")
+
+
+def test_two_tensors_of_one_name(impl, draw):
+    """Two tensors that would get one name are refused, not one of them dropped."""
+    return {"rename": raises(ValueError, lambda: impl.rename({"a.x": draw(2), "b.x": draw(2)}, {"b": "a"}),
+                             names="b.x"),
+            "gpt2": raises(ValueError, lambda: impl.convert_gpt2(
+                {"wte.weight": draw(3, 2), "transformer.wte.weight": draw(3, 2)}))}
+
+
+def test_arguments_stay_as_they_were(impl, draw):
+    """Neither a config nor a state dict that is handed over is changed."""
+    inner = {"rope_theta": 100.0, "rope_type": "default"}
+    config_json = LLAMA | {"rope_parameters": inner, "tie_word_embeddings": True}
+    config = impl.config_from_hf(config_json)
+    state = _state(draw, **{"lm_head.weight": (13, 12)})
+    state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    tensors = impl.convert_llama(state)
+    names = sorted(tensors)
+    impl.build_model(config, tensors, device=draw.device)
+    return {"config": str(sorted(inner)), "tensors": sorted(tensors) == names, "state": sorted(state)}
+
+
+@points(2)
+def test_gradients_reach_what_was_loaded(impl, draw):
+    """A loaded model trains: gradients reach its weights, and a tied one gets both shares."""
+    config = impl.config_from_hf(LLAMA | {"tie_word_embeddings": True})
+    state = {name: tensor / 4 for name, tensor in impl.convert_llama(_state(draw)).items()}
+    model = impl.build_model(config, state, device=draw.device)
+    (model(draw.ints(13, 2, 6)) * draw(2, 6, 13)).sum().backward()
+    return {name: p.grad for name, p in model.named_parameters() if "blocks.1" in name or "embedding" in name}
+
+
+def test_weights_of_several_dtypes(impl, draw):
+    """Without a dtype every tensor keeps its own; with one, all have it."""
+    config = impl.config_from_hf(LLAMA | {"tie_word_embeddings": True})
+    tensors = impl.convert_llama(_state(draw))
+    tensors = {name: t.to(torch.float16) if t.ndim > 1 else t.to(torch.bfloat16) for name, t in tensors.items()}
+    kept = impl.build_model(config, tensors, device=draw.device)
+    cast = impl.build_model(config, tensors, dtype=torch.float32, device=draw.device)
+    return {"kept": sorted({str(p.dtype) for p in kept.parameters()}),
+            "cast": sorted({str(p.dtype) for p in cast.parameters()}),
+            "device": all(x.device.type == torch.device(draw.device).type
+                          for x in (*cast.parameters(), *cast.buffers())),
+            "norm": cast.norm.weight}
+
+
+def test_misshapen_corners(impl, draw):
+    """A scalar, a transposed or an empty tensor in a weight's place is listed, and nothing else raised."""
+    config = replace(impl.config_from_hf(LLAMA), layers=1)
+    found = {}
+    for case, tensor in {"scalar": draw(), "transposed": draw(10, 12), "empty": draw(0, 12)}.items():
+        state = {name: t for name, t in _state(draw, **{"lm_head.weight": (13, 12)}).items()
+                 if "layers.1" not in name and "layers.2" not in name}
+        tensors = impl.convert_llama(state | {"model.layers.0.mlp.down_proj.weight": tensor})
+        found[case] = raises(ValueError, lambda: impl.build_model(config, tensors),
+                             names="blocks.0.feed_forward.down.weight")
+    return found
+
+
+def test_rope_in_a_way_that_is_unknown(impl, draw):
+    """A RoPE that ModelConfig does not know is refused, in files of either form."""
+    odd = {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.5}
+    return {"new": raises(ValueError, lambda: impl.config_from_hf(LLAMA | {"rope_parameters": odd}),
+                          names="rope_scaling"),
+            "old": raises(ValueError, lambda: impl.config_from_hf(
+                LLAMA | {"rope_scaling": {"type": "dynamic", "factor": 2.0}}), names="rope_scaling"),
+            "quantized": raises(ValueError, lambda: impl.config_from_hf(
+                LLAMA | {"quantization_config": {"bits": 4}}), names="quantization_config")}
