@@ -20,14 +20,19 @@ def _model(impl, draw, **changes):
 @points(2)
 @dtypes("bfloat16", "float16")
 def test_half_precision(impl, draw, dtype):
-    """A model cast to half precision answers in it, with and without caches."""
+    """A model cast to half precision answers in it, with and without caches, and nearly alike.
+
+    (Many roundings lie behind a logit, so the numbers themselves are asked for in float32 alone.)
+    """
     said = {}
     for positions in ("rope", "learned"):
         model = _model(impl, draw, positions=positions, layers=1).to(dtype)
         caches = impl.make_caches(model.config, 1, 9, dtype=dtype, device=draw.device)
         ids = draw.ints(13, 1, 4)
         with torch.no_grad():
-            said |= {positions: model(ids), f"{positions}, cached": model(ids, caches=caches)}
+            plain, cached = model(ids), model(ids, caches=caches)
+        said[positions] = [str(plain.dtype), str(cached.dtype), bool(plain.isfinite().all()),
+                           bool((plain - cached).abs().max() <= 0.1 * plain.abs().max())]
     return said
 
 
