@@ -20,9 +20,9 @@ def _model(impl, draw, **changes):
 @points(2)
 @dtypes("bfloat16", "float16")
 def test_half_precision(impl, draw, dtype):
-    """A model cast to half precision answers in it, with and without caches, and nearly alike.
+    """A model cast to half precision answers in it, finite numbers all, with caches and without.
 
-    (Many roundings lie behind a logit, so the numbers themselves are asked for in float32 alone.)
+    (So many roundings lie behind a logit that its digits cannot be asked for.)
     """
     said = {}
     for positions in ("rope", "learned"):
@@ -30,9 +30,8 @@ def test_half_precision(impl, draw, dtype):
         caches = impl.make_caches(model.config, 1, 9, dtype=dtype, device=draw.device)
         ids = draw.ints(13, 1, 4)
         with torch.no_grad():
-            plain, cached = model(ids), model(ids, caches=caches)
-        said[positions] = [str(plain.dtype), str(cached.dtype), bool(plain.isfinite().all()),
-                           bool((plain - cached).abs().max() <= 0.1 * plain.abs().max())]
+            for name, x in (("plain", model(ids)), ("cached", model(ids, caches=caches))):
+                said[f"{positions}, {name}"] = [x.dtype == dtype, list(x.shape), bool(x.isfinite().all())]
     return said
 
 
