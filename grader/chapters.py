@@ -89,8 +89,12 @@ def needs(chapter: Chapter) -> list[Chapter]:
 
 
 def make_stub(solution: str) -> str:
-    """The student's file: each solution block becomes `raise NotImplementedError`."""
-    stub = _BLOCK.sub(r"\1raise NotImplementedError\n", solution)
+    """The student's file: each solution block becomes `raise NotImplementedError`.
+
+    A block at the margin is a helper that only the solution has: nothing is left of it.
+    """
+    stub = _BLOCK.sub(lambda block: f"{block[1]}raise NotImplementedError\n" if block[1] else "",
+                      solution)
     if "SOLUTION" in stub:
         raise ValueError("a # BEGIN SOLUTION or # END SOLUTION stands without its twin")
     return stub

@@ -181,6 +181,13 @@ def test_unpaired_solution_marks_are_refused():
         chapters.make_stub("def f():\n    # BEGIN SOLUTION\n    return 1\n")
 
 
+def test_a_helper_of_the_reference_alone_is_not_handed_out():
+    helper = "# BEGIN SOLUTION\ndef helper():\n    return 1\n\n\n# END SOLUTION\n"
+    start = FIRST_SOLUTION.index("def one")
+    with_helper = FIRST_SOLUTION[:start] + helper + FIRST_SOLUTION[start:]
+    assert chapters.make_stub(with_helper) == chapters.make_stub(FIRST_SOLUTION)
+
+
 @pytest.mark.parametrize("name", ["3", "03", "linear", "ex03_linear", "03_linear", "LINEAR", "ex03_linear.py"])
 def test_a_chapter_by_any_name(name):
     assert chapters.find(name) == Chapter("ex03_linear")
