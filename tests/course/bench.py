@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 from grader import chapters
 from grader.chapters import ROOT
 from grader.engine import Grader
@@ -29,6 +31,21 @@ def seconds(call, repeats: int = REPEATS) -> float:
         call()
         taken.append(time.perf_counter() - start)
     return statistics.median(taken)
+
+
+def in_turn(*calls, runs: int = 11, threads: int = 1) -> list[float]:
+    """The median seconds of each call. They take turns, so that a busy moment hits all of them."""
+    taken, before = [[] for _ in calls], torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for turn in range(runs + 1):
+            for call, times in zip(calls, taken):
+                start = time.perf_counter()
+                call()
+                times += [time.perf_counter() - start] * (turn > 0)     # the first turn warms up
+    finally:
+        torch.set_num_threads(before)
+    return [statistics.median(times) for times in taken]
 
 
 def run(*arguments: str) -> None:

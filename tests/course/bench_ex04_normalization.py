@@ -3,33 +3,23 @@
 Forward and backward in float32 on one thread, 8 x 256 tokens of 512 features, in turn; medians.
 """
 
-from statistics import median
-from time import perf_counter
-
 import torch
 from torch.nn import functional as F
 
 from solutions.ex04_normalization import LayerNorm, RMSNorm
+from tests.course.bench import in_turn
 
 BATCH, SEQ, D_MODEL = 8, 256, 512
 
 
-def ratio(ours, theirs, parameters, runs: int = 30) -> float:
+def ratio(ours, theirs, parameters) -> float:
     """The median time of ours as a multiple of the median time of theirs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        x = torch.randn(BATCH, SEQ, D_MODEL, requires_grad=True)
-        pull = torch.randn(BATCH, SEQ, D_MODEL)
-        times = ([], [])
-        for _ in range(runs):
-            for taken, function in zip(times, (ours, theirs)):
-                start = perf_counter()
-                torch.autograd.grad(function(x), (x, *parameters), pull)
-                taken.append(perf_counter() - start)
-    finally:
-        torch.set_num_threads(threads)
-    return median(times[0][2:]) / median(times[1][2:])    # without the first two, which warm up
+    x = torch.randn(BATCH, SEQ, D_MODEL, requires_grad=True)
+    pull = torch.randn(BATCH, SEQ, D_MODEL)
+    mine, torchs = in_turn(*(
+        lambda function=function: torch.autograd.grad(function(x), (x, *parameters), pull)
+        for function in (ours, theirs)), runs=29)
+    return mine / torchs
 
 
 def bench_rms_norm():

@@ -3,29 +3,19 @@
 8 x 256 tokens of 512 scores in float32, one thread, both in turn; medians of 41 runs.
 """
 
-from statistics import median
-from time import perf_counter
-
 import torch
 from torch.nn import functional as F
 
 from solutions import ex05_softmax
+from tests.course.bench import in_turn
 
 TARGET = 3.0
 
 
-def ratio(ours, theirs, runs: int = 41) -> float:
+def ratio(ours, theirs) -> float:
     """The median time of ours as a multiple of the median time of theirs."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    taken = {ours: [], theirs: []}
-    for _ in range(runs):
-        for call, times in taken.items():
-            start = perf_counter()
-            call()
-            times.append(perf_counter() - start)
-    torch.set_num_threads(threads)
-    return median(taken[ours]) / median(taken[theirs])
+    mine, torchs = in_turn(ours, theirs, runs=41)
+    return mine / torchs
 
 
 def _inputs():

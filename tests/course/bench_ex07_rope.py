@@ -4,22 +4,18 @@ Queries and keys of 8 × 256 tokens (d_model 512, 8 heads), forward and backward
 turn; medians of 15 runs. transformers' cosines and sines are made beforehand, as our tables are.
 """
 
-from statistics import median
-from time import perf_counter
-
 import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from solutions.ex07_rope import RoPE
+from tests.course.bench import in_turn
 
-BATCH, HEADS, SEQ, HEAD_DIM, RUNS = 8, 8, 256, 64, 15
+BATCH, HEADS, SEQ, HEAD_DIM = 8, 8, 256, 64
 
 
 def ratio(layout: str, positions=None) -> float:
     """The median time of RoPE on q and k as a multiple of the median time of transformers'."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     q, k = (torch.randn(BATCH, HEADS, SEQ, HEAD_DIM, requires_grad=True) for _ in "qk")
     grad = torch.randn_like(q)
     rope = RoPE(HEAD_DIM, SEQ, layout=layout)
@@ -32,14 +28,8 @@ def ratio(layout: str, positions=None) -> float:
     def theirs():
         torch.autograd.grad(apply_rotary_pos_emb(q, k, cos, sin), (q, k), (grad, grad))
 
-    taken = {ours: [], theirs: []}
-    for run in range(RUNS + 1):
-        for call, times in taken.items():
-            start = perf_counter()
-            call()
-            times += [perf_counter() - start] * (run > 0)      # the first warms up
-    torch.set_num_threads(threads)
-    return median(taken[ours]) / median(taken[theirs])
+    mine, hf = in_turn(ours, theirs, runs=15)
+    return mine / hf
 
 
 def bench_half():

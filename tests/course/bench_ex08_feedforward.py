@@ -3,14 +3,12 @@
 Both sides run on one thread, in turn, on the same inputs; medians of eleven runs.
 """
 
-from statistics import median
-from time import perf_counter
-
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from solutions import ex08_feedforward
+from tests.course.bench import in_turn
 
 D_MODEL, D_FF, TOKENS = 512, 1408, (8, 256)
 
@@ -39,23 +37,14 @@ class TorchMLP(nn.Module):
         return self.down(F.gelu(self.up(x)))
 
 
-def ratio(ours: nn.Module, theirs: nn.Module, runs: int = 11) -> float:
+def ratio(ours: nn.Module, theirs: nn.Module) -> float:
     """The median time of a forward and backward pass of ours, as a multiple of theirs."""
     theirs.load_state_dict(ours.state_dict())
-    x, threads = torch.randn(*TOKENS, D_MODEL), torch.get_num_threads()
-    times = {ours: [], theirs: []}
-    torch.set_num_threads(1)
-    try:
-        for run in range(runs + 1):
-            for module, taken in times.items():
-                inputs = x.clone().requires_grad_()
-                start = perf_counter()
-                module(inputs).sum().backward()
-                if run:                                  # the first warms up
-                    taken.append(perf_counter() - start)
-    finally:
-        torch.set_num_threads(threads)
-    return median(times[ours]) / median(times[theirs])
+    x = torch.randn(*TOKENS, D_MODEL, requires_grad=True)
+    mine, torchs = in_turn(*(
+        lambda module=module: torch.autograd.grad(module(x).sum(), (x, *module.parameters()))
+        for module in (ours, theirs)))
+    return mine / torchs
 
 
 def bench_swiglu():

@@ -3,35 +3,26 @@
 Both sides run on one thread, in turn, on the same inputs: batch 1, 8 heads of 64 features.
 """
 
-from statistics import median
-from time import perf_counter
-
 import torch
 from torch.nn import functional as F
 
 from solutions.ex09_attention import scaled_dot_product_attention
+from tests.course.bench import in_turn
 
 SIDES = scaled_dot_product_attention, F.scaled_dot_product_attention
 
 
-def ratio(seq_len: int, train: bool, runs: int = 7) -> float:
+def ratio(seq_len: int, train: bool) -> float:
     """The median time of ours, forward or forward and backward, as a multiple of torch's."""
-    qkv, threads = torch.randn(3, 1, 8, seq_len, 64), torch.get_num_threads()
-    times = {attention: [] for attention in SIDES}
-    torch.set_num_threads(1)
-    try:
-        for run in range(runs + 1):
-            for attention, taken in times.items():
-                inputs = [x.clone().requires_grad_(train) for x in qkv]
-                start = perf_counter()
-                out = attention(*inputs)
-                if train:
-                    out.sum().backward()
-                if run:                                  # the first warms up
-                    taken.append(perf_counter() - start)
-    finally:
-        torch.set_num_threads(threads)
-    return median(times[SIDES[0]]) / median(times[SIDES[1]])
+    qkv = [torch.randn(1, 8, seq_len, 64, requires_grad=train) for _ in range(3)]
+
+    def call(attention):
+        out = attention(*qkv)
+        if train:
+            torch.autograd.grad(out.sum(), qkv)
+
+    ours, theirs = in_turn(*(lambda side=side: call(side) for side in SIDES), runs=7)
+    return ours / theirs
 
 
 def kept(attention, seq_len: int) -> int:

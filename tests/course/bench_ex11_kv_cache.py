@@ -4,22 +4,18 @@ Four layers of CachedAttention (d_model 256, 8 heads, 4 KV heads), one sequence,
 medians. The fraction shrinks as the text grows: that is what the cache is for.
 """
 
-from statistics import median
-from time import perf_counter
-
 import torch
 
 from solutions.ex07_rope import RoPE
 from solutions.ex11_kv_cache import CachedAttention, KVCache
+from tests.course.bench import in_turn
 
-LAYERS, D_MODEL, HEADS, KV_HEADS, RUNS = 4, 256, 8, 4, 9
+LAYERS, D_MODEL, HEADS, KV_HEADS = 4, 256, 8, 4
 
 
 @torch.no_grad()
 def fraction(seq: int) -> float:
     """The median time of token number `seq` with a cache over that without."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     rope = RoPE(D_MODEL // HEADS, seq)
     layers = [CachedAttention(D_MODEL, HEADS, KV_HEADS, rope=rope) for _ in range(LAYERS)]
     caches = [KVCache(1, KV_HEADS, seq, D_MODEL // HEADS) for _ in layers]
@@ -38,14 +34,8 @@ def fraction(seq: int) -> float:
         through(x, [None] * LAYERS)
 
     through(x, caches)
-    taken = {cached: [], uncached: []}
-    for run in range(RUNS + 1):
-        for call, times in taken.items():
-            start = perf_counter()
-            call()
-            times += [perf_counter() - start] * (run > 0)      # the first warms up
-    torch.set_num_threads(threads)
-    return median(taken[cached]) / median(taken[uncached])
+    one, all_again = in_turn(cached, uncached, runs=9)
+    return one / all_again
 
 
 def bench_64():

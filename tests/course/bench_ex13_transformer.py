@@ -7,15 +7,14 @@ positions.
 import re
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
-from time import perf_counter
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from assets.pocket.train import hf_name
+from assets.pocket.train import hf_names
 from solutions.ex05_softmax import cross_entropy
 from solutions.ex13_transformer import POCKET, Transformer, make_caches
+from tests.course.bench import in_turn
 
 CONFIG = replace(POCKET, max_seq_len=1024, fused=True)
 PROMPT, NEW = 64, 200
@@ -36,27 +35,11 @@ def theirs(model: Transformer) -> LlamaForCausalLM:
         max_position_embeddings=CONFIG.max_seq_len, rms_norm_eps=CONFIG.norm_eps,
         rope_parameters={"rope_type": "default", "rope_theta": CONFIG.rope_base},
         tie_word_embeddings=True, bos_token_id=None, eos_token_id=None, pad_token_id=None))
-    llama.load_state_dict({hf_name(name): weight for name, weight in model.state_dict().items()})
+    llama.load_state_dict(hf_names(model.state_dict()))
     return llama
 
 
-def in_turn(calls: dict, runs: int) -> dict:
-    """The median seconds of each call; all of them take turns, on two threads."""
-    threads, taken = torch.get_num_threads(), {name: [] for name in calls}
-    torch.set_num_threads(2)
-    try:
-        for run in range(runs + 1):
-            for name, call in calls.items():
-                start = perf_counter()
-                call()
-                if run:                                  # the first warms up
-                    taken[name].append(perf_counter() - start)
-    finally:
-        torch.set_num_threads(threads)
-    return {name: median(times) for name, times in taken.items()}
-
-
-@torch.no_grad()
+@torch.inference_mode()
 def greedy(model: Transformer, ids: torch.Tensor, new: int, use_cache: bool = True) -> torch.Tensor:
     """The prompt and `new` most likely ids."""
     caches = make_caches(CONFIG, len(ids), ids.shape[1] + new) if use_cache else None
@@ -74,17 +57,17 @@ def bench_decoding():
     llama, ids = theirs(model).eval(), torch.randint(CONFIG.vocab_size, (1, PROMPT))
     asked = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False}
     assert torch.equal(greedy(model, ids, NEW), llama.generate(ids, **asked))
-    took = in_turn({"ours": lambda: greedy(model, ids, NEW),
-                    "theirs": lambda: llama.generate(ids, **asked)}, 5)
-    print(f"greedy tokens per second: {NEW / took['ours']:.0f}, generate {NEW / took['theirs']:.0f}")
-    return "greedy decoding, time against transformers' generate", took["ours"] / took["theirs"], 1 / 1.5
+    mine, hf = in_turn(lambda: greedy(model, ids, NEW), lambda: llama.generate(ids, **asked), threads=2)
+    print(f"greedy tokens per second: {NEW / mine:.0f}, generate {NEW / hf:.0f}")
+    return "greedy decoding, time against transformers' generate", mine / hf, 1 / 1.5
 
 
 def bench_cache():
     """64 tokens after a prompt of 960 with the cache, against without."""
     model, ids = ours().eval(), torch.randint(CONFIG.vocab_size, (1, 960))
-    took = in_turn({use: lambda use=use: greedy(model, ids, 8, use) for use in (True, False)}, 1)
-    return "decoding at 960 tokens, with the cache against without", took[True] / took[False], 0.5
+    cached, uncached = in_turn(*(lambda use=use: greedy(model, ids, 8, use) for use in (True, False)),
+                               runs=1, threads=2)
+    return "decoding at 960 tokens, with the cache against without", cached / uncached, 0.5
 
 
 def step(model, optimizer, loss) -> None:
@@ -110,18 +93,24 @@ def train_steps() -> dict:
     return calls
 
 
+def against_transformers(name: str) -> float:
+    """The median time of a training step, as a multiple of `transformers`'."""
+    calls = train_steps()
+    mine, hf = in_turn(calls[name], calls["transformers"], threads=2)
+    print(f"training tokens per second: {name} {BATCH * SEQ / mine:,.0f}, "
+          f"transformers {BATCH * SEQ / hf:,.0f}")
+    return mine / hf
+
+
 def bench_training_step():
     """Forward, backward and AdamW on 8 x 256 tokens."""
-    took = in_turn(train_steps(), 5)
-    print("training tokens per second:",
-          ", ".join(f"{name} {BATCH * SEQ / time:,.0f}" for name, time in took.items()))
-    return "training step (fused), time against transformers", took["fused"] / took["transformers"], 1.0
+    return "training step (fused), time against transformers", against_transformers("fused"), 1.0
 
 
 def bench_training_step_own_attention():
-    took = in_turn(train_steps(), 3)
+    """The same with this course's own attention."""
     return ("training step (own attention), time against transformers",
-            took["own attention"] / took["transformers"], None)
+            against_transformers("own attention"), None)
 
 
 def _peak(call) -> int:
