@@ -11,6 +11,22 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
+# BEGIN SOLUTION
+def _times_transposed(x: Tensor, weight: Tensor) -> Tensor:
+    """x Wᵀ; for a few rows of float32 on a CPU, as in generating text, by way of (W xᵀ)ᵀ.
+
+    What takes the time then is reading W, and BLAS reads it twice as fast as the left factor. For
+    a single row it has a special way that is slow again, so a single row goes in twice.
+    """
+    rows = x.numel() // x.shape[-1]
+    if not (1 <= rows <= 16 and x.is_cpu and x.dtype == torch.float32):
+        return x @ weight.T
+    few = x.reshape(rows, -1)
+    y = weight @ (few if rows > 1 else torch.cat([few, few])).T
+    return y[:, :rows].T.reshape(*x.shape[:-1], -1)
+
+
+# END SOLUTION
 class Linear(nn.Module):
     """A linear layer: y = x Wᵀ + b.
 
@@ -44,7 +60,7 @@ class Linear(nn.Module):
         # BEGIN SOLUTION
         if x.shape[-1] != self.weight.shape[1]:
             raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[1]}")
-        y = x @ self.weight.T
+        y = _times_transposed(x, self.weight)
         return y if self.bias is None else y + self.bias
         # END SOLUTION
 
