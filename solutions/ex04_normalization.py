@@ -82,7 +82,7 @@ class RMSNorm(nn.Module):
         if x.shape[-1] != self.weight.shape[0]:
             raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[0]}")
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
-        mean_square = wide.pow(2).mean(-1, keepdim=True)
+        mean_square = (wide * wide).mean(-1, keepdim=True)
         normalized = wide * torch.rsqrt(mean_square + self.eps)
         return normalized.to(x.dtype) * self.weight
         # END SOLUTION

@@ -46,7 +46,7 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
     # BEGIN SOLUTION
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     top = wide.detach().amax(dim, keepdim=True)
-    total = (wide - top.masked_fill(top.isinf(), 0)).exp().sum(dim, keepdim=True)
+    total = (wide - top.masked_fill(top.isinf(), 0)).exp_().sum(dim, keepdim=True)
     return (top + total.clamp(min=1).log()).squeeze(dim).to(x.dtype)
     # END SOLUTION
 
@@ -66,6 +66,29 @@ def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*sh
     # END SOLUTION
 
 
+# BEGIN SOLUTION
+class _Surprise(torch.autograd.Function):
+    """−log softmax(rows)[ids], row by row; the gradient is softmax(rows), minus 1 at the ids.
+
+    Written down here because autograd keeps and fills several tensors of the logits' size, the
+    largest in a model. This makes one, and that only when the gradient is asked for.
+    """
+
+    @staticmethod
+    def forward(ctx, rows: Tensor, ids: Tensor) -> Tensor:
+        # part by part, so that what lies between fits into the cache
+        total = torch.cat([logsumexp(part) for part in rows.split(256)]).unsqueeze(-1)
+        ctx.save_for_backward(rows, total, ids)
+        return total - rows.gather(-1, ids)
+
+    @staticmethod
+    def backward(ctx, grad_out: Tensor) -> tuple[Tensor, None]:
+        rows, total, ids = ctx.saved_tensors
+        grad = (rows - total).exp_().mul_(grad_out)
+        return grad.scatter_add_(-1, ids, -grad_out), None
+
+
+# END SOLUTION
 def cross_entropy(
     logits: Float[Tensor, "*batch vocab"],
     targets: Int[Tensor, "*batch"],
@@ -89,7 +112,7 @@ def cross_entropy(
         raise ValueError(f"targets must hold one to learn from, got only {ignore_index}")
     rows = logits.reshape(-1, vocab) if kept.all() else logits[kept]    # a copy only where needed
     wide = rows.to(torch.promote_types(logits.dtype, torch.float32))
-    losses = -log_softmax(wide).gather(-1, ids.unsqueeze(-1))
+    losses = _Surprise.apply(wide, ids.unsqueeze(-1))
     return losses.mean().to(logits.dtype)
     # END SOLUTION
 

@@ -39,14 +39,31 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     # END SOLUTION
 
 
+# BEGIN SOLUTION
+class _SiLU(torch.autograd.Function):
+    """x · σ(x), with the gradient σ (1 + x (1 − σ)): written down, it is a third of autograd's work."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        share = torch.neg(x).exp_().add_(1).reciprocal_()       # σ(x)
+        y = x * share
+        ctx.save_for_backward(share, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_out: Tensor) -> Tensor:
+        share, y = ctx.saved_tensors
+        return (share + y).addcmul_(y, share, value=-1).mul_(grad_out)
+
+
+# END SOLUTION
 def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """SiLU, also called Swish: x · σ(x) = x / (1 + e^−x), in the dtype of x.
 
     Elfwing et al., 2017 (arXiv 1702.03118).
     """
     # BEGIN SOLUTION
-    wide = _wide(x)
-    return (wide / (1 + torch.exp(-wide.clamp(min=-88)))).to(x.dtype)   # e^89 is ∞ in float32
+    return _SiLU.apply(_wide(x)).to(x.dtype)
     # END SOLUTION
 
 

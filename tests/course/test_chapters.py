@@ -61,7 +61,9 @@ def test_every_mistake_is_caught_and_named(chapter):
 
 @EVERY_CHAPTER
 def test_every_mistake_is_caught_on_every_seed(chapter, tmp_path):
-    """By a visible check. Asked in this process, which is faster than a worker."""
+    """By a visible check, on the seeds that the test above leaves out. Asked in this process,
+    which is faster than a worker.
+    """
     torch.set_num_threads(1)
     folders = {other.stem: str(chapters.SOLUTIONS) for other in CHAPTERS}
     scan = scan_request(chapter, folders, chapters.SOLUTIONS, "cpu")
@@ -83,7 +85,7 @@ def test_every_mistake_is_caught_on_every_seed(chapter, tmp_path):
         room = Room()
         room.scan(**{**scan, "folders": {**folders, chapter.stem: folder}})
         failed = room.load()
-        for seed in SEEDS:
+        for seed in SEEDS[1:]:
             caught = next((check for check in visible if catches(check, room, failed, seed)), None)
             assert caught, f"seed {seed}: no visible check catches: {mistake.words}"
             visible.sort(key=lambda check: check != caught)     # asked first the next time
@@ -132,7 +134,7 @@ def test_every_public_name_is_documented(chapter):
                 assert ast.get_docstring(node), f"{node.name} has no docstring"
         if isinstance(node, ast.FunctionDef):
             for argument in [*node.args.args, *node.args.kwonlyargs]:
-                assert argument.arg == "self" or argument.annotation, f"{node.name}({argument.arg})"
+                assert argument.arg in ("self", "ctx") or argument.annotation, f"{node.name}({argument.arg})"
 
 
 @EVERY_CHAPTER
