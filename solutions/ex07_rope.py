@@ -99,10 +99,11 @@ class RoPE(nn.Module):
             raise ValueError(f"positions must be in 0 … {self.max_seq_len - 1}, "
                              f"got {first} … {last}")
         cos, sin = self.cos[rows], self.sin[rows]
-        pairs = {"half": "(pair half_dim)", "interleaved": "(half_dim pair)"}[self.layout]
-        a, b = rearrange(x, f"... {pairs} -> pair ... half_dim", pair=2)
+        half = self.layout == "half"
+        a, b = x.chunk(2, dim=-1) if half else (x[..., 0::2], x[..., 1::2])
         turned = [a * cos - b * sin, a * sin + b * cos]
-        return rearrange(turned, f"pair ... half_dim -> ... {pairs}").to(x.dtype)
+        y = torch.cat(turned, dim=-1) if half else torch.stack(turned, dim=-1).flatten(-2)
+        return y.to(x.dtype)
         # END SOLUTION
 
     def _apply(self, fn: Callable, recurse: bool = True):

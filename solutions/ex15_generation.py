@@ -264,7 +264,7 @@ def decode_steps(
     try:
         for step in range(max_new_tokens):
             mask = real[:, None, None, :] if padded else None
-            with torch.no_grad():
+            with torch.inference_mode():
                 logits = model(tokens, mask, positions, caches)[:, -1]
             chosen = sampling.choose(logits, texts, u[:, step])
             for row, id in enumerate(chosen.tolist()):
