@@ -199,6 +199,16 @@ def convert_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     # END SOLUTION
 
 
+# BEGIN SOLUTION
+# Hugging Face's names of a Llama's parts, and ours.
+LLAMA = {
+    "model.embed_tokens": "embedding", "model.layers": "blocks", "model.norm": "norm",
+    "lm_head": "unembedding", "input_layernorm": "norm1", "self_attn": "attention",
+    "post_attention_layernorm": "norm2", "mlp.gate_proj": "feed_forward.gate",
+    "mlp.up_proj": "feed_forward.up", "mlp.down_proj": "feed_forward.down"}
+
+
+# END SOLUTION
 def convert_llama(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A Llama's tensors, by Hugging Face's names, as a Transformer has them: new names, no more.
 
@@ -207,11 +217,7 @@ def convert_llama(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     is copied. A name that is not Llama's is left as it is.
     """
     # BEGIN SOLUTION
-    return rename(state, {
-        "model.embed_tokens": "embedding", "model.layers": "blocks", "model.norm": "norm",
-        "lm_head": "unembedding", "input_layernorm": "norm1", "self_attn": "attention",
-        "post_attention_layernorm": "norm2", "mlp.gate_proj": "feed_forward.gate",
-        "mlp.up_proj": "feed_forward.up", "mlp.down_proj": "feed_forward.down"})
+    return rename(state, LLAMA)
     # END SOLUTION
 
 

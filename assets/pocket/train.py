@@ -20,6 +20,7 @@ import warnings
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 import torch
 from rich.console import Console
@@ -43,12 +44,18 @@ from solutions.ex14_training import (  # noqa: E402
     train_step,
 )
 from solutions.ex15_generation import generate  # noqa: E402
-from solutions.ex16_pretrained import byte_letters, load_pretrained, load_tokenizer  # noqa: E402
+from solutions.ex16_pretrained import (  # noqa: E402
+    LLAMA,
+    byte_letters,
+    load_pretrained,
+    load_tokenizer,
+    rename,
+)
 
 END = "<|endoftext|>"
-BATCH, SEQ, STEPS, WARMUP = 8, POCKET.max_seq_len, 350, 50
-PEAK, FLOOR, WEIGHT_DECAY = 2e-3, 1e-4, 0.1
-EVERY = 50                                       # steps between validations, and checkpoints
+BATCH, SEQ, STEPS, WARMUP = 8, POCKET.max_seq_len, 2400, 100
+PEAK, FLOOR, WEIGHT_DECAY, DROPOUT = 2e-3, 1e-4, 0.1, 0.1
+EVERY = 100                                      # steps between validations, and checkpoints
 RUN = HERE / "run"                               # what a stopped run goes on from
 ELSEWHERE = {"test", "tests", "idlelib", "site-packages", "dist-packages", "lib2to3", "turtledemo",
              "pydoc_data", "encodings", "__pycache__"}
@@ -119,10 +126,21 @@ def write_tokenizer(tokenizer: Tokenizer) -> None:
         "clean_up_tokenization_spaces": False, "model_max_length": POCKET.max_seq_len}, indent=2) + "\n")
 
 
+def faster_in_bfloat16(device: str) -> bool:
+    """Whether this machine multiplies matrices faster in bfloat16 than in float32."""
+    took = {}
+    for dtype in (torch.float32, torch.bfloat16) * 3:       # the last of three rounds counts
+        x = torch.ones(2048, 512, dtype=dtype, device=device)
+        start = perf_counter()
+        (x @ x.T).sum().item()
+        took[dtype] = perf_counter() - start
+    return took[torch.bfloat16] < took[torch.float32]
+
+
 def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Console) -> Transformer:
     """STEPS steps, from the last checkpoint where there is one; training.csv holds the losses."""
     torch.manual_seed(0)
-    model = Transformer(replace(POCKET, fused=True)).to(device)
+    model = Transformer(replace(POCKET, fused=True, dropout=DROPOUT)).to(device)
     optimizer = AdamW(parameter_groups(model, WEIGHT_DECAY), PEAK, betas=(0.9, 0.95))
     rng = torch.Generator().manual_seed(0)
     RUN.mkdir(exist_ok=True)
@@ -132,8 +150,11 @@ def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Co
     rows = list(csv.reader(log.open()))[1:] if start else []
     rows = [row for row in rows if int(row[0]) <= start]
     flops = 3 * flops_per_token(POCKET, SEQ) * BATCH * SEQ * (STEPS - start)
+    bfloat16 = faster_in_bfloat16(device)
+    mixed = torch.autocast(device, torch.bfloat16, enabled=bfloat16)
     console.print(f"{count_parameters(POCKET):,} parameters, {len(tokens):,} tokens; from step {start} to {STEPS}: "
-                  f"{(STEPS - start) * BATCH * SEQ:,} tokens, about {flops:.1e} FLOPs on {device}")
+                  f"{(STEPS - start) * BATCH * SEQ:,} tokens, about {flops:.1e} FLOPs on {device}"
+                  f"{', products in bfloat16' if bfloat16 else ''}")
     columns = [TextColumn("step {task.completed}"), BarColumn(), TextColumn("{task.description}"),
                TimeElapsedColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=console) as progress:
@@ -143,7 +164,8 @@ def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Co
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, WARMUP, STEPS, PEAK, FLOOR)
             batch = tuple(part.to(device) for part in get_batch(tokens, BATCH, SEQ, rng))
-            loss, _ = train_step(model, optimizer, [batch])
+            with mixed:
+                loss, _ = train_step(model, optimizer, [batch])
             recent.append(loss)
             done = step + 1
             progress.update(bar, completed=done, description=f"loss {loss:.3f}")
@@ -161,10 +183,9 @@ def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Co
 
 def export(model: Transformer) -> None:
     """config.json and model.safetensors in bfloat16, named as Hugging Face names a Llama's."""
-    tensors = {}
-    for name, tensor in model.state_dict().items():
-        if name != "unembedding.weight":                 # tied: saved once
-            tensors[hf_name(name)] = tensor.to("cpu", torch.bfloat16).contiguous()
+    tensors = {name: tensor.to("cpu", torch.bfloat16).contiguous()
+               for name, tensor in hf_names(model.state_dict()).items()
+               if name != "lm_head.weight"}              # tied: saved once
     save_file(tensors, HERE / "model.safetensors", metadata={"format": "pt"})
     (HERE / "config.json").write_text(json.dumps({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "dtype": "bfloat16",
@@ -177,13 +198,9 @@ def export(model: Transformer) -> None:
         "bos_token_id": None, "eos_token_id": POCKET.vocab_size - 1}, indent=2) + "\n")
 
 
-def hf_name(name: str) -> str:
-    """Hugging Face's name of one of our Llama's parameters."""
-    table = {"embedding": "model.embed_tokens", "unembedding": "lm_head", "blocks": "model.layers",
-             "norm": "model.norm", "norm1": "input_layernorm", "norm2": "post_attention_layernorm",
-             "attention": "self_attn", "feed_forward": "mlp",
-             "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
-    return ".".join(table.get(part, part) for part in name.split("."))
+def hf_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The tensors of one of our Llamas by Hugging Face's names: chapter 16's table, backwards."""
+    return rename(state, {ours: theirs for theirs, ours in LLAMA.items()})
 
 
 def trigram_bits(train_on: bytes, test_on: bytes) -> float:
@@ -235,9 +252,10 @@ little. It is for looking into, not for relying on: what it says about Python is
   lays out a Llama, so `transformers` loads this folder too.
 - **Data.** The topics of Python {version}'s `help()` and the docstrings of its standard library
   (PSF License): {len(texts):,} documents, {tokens:,} tokens of {POCKET.vocab_size:,} kinds. One document in twenty,
-  {len(held_out):,} of them with {len(held_out_tokens):,} tokens, was held out.
+  {len(held_out):,} of them with {len(held_out_tokens):,} tokens, was held out. No document is there twice, but
+  some docstrings differ from others in a word or two, so a little of what was held out is familiar.
 - **Training.** {steps:,} steps of {BATCH} x {SEQ} tokens, {steps * BATCH * SEQ / tokens:.1f} times over the text;
-  AdamW, learning rate up to {PEAK:g}; seed 0. `training.csv` has the losses on the way.
+  AdamW, learning rate up to {PEAK:g}, dropout {DROPOUT:g}; seed 0. `training.csv` has the losses on the way.
 
 | on the held-out documents | nats per token | bits per byte |
 |---|---|---|
