@@ -22,8 +22,11 @@ def _times_transposed(x: Tensor, weight: Tensor) -> Tensor:
     if not (1 <= rows <= 16 and x.is_cpu and x.dtype == torch.float32):
         return x @ weight.T
     few = x.reshape(rows, -1)
-    y = weight @ (few if rows > 1 else torch.cat([few, few])).T
-    return y[:, :rows].T.reshape(*x.shape[:-1], -1)
+    if rows == 1:
+        y = torch.mm(weight, torch.cat([few, few]).t()).select(1, 0)
+    else:
+        y = torch.mm(weight, few.t()).t()
+    return y.view(*x.shape[:-1], -1)
 
 
 # END SOLUTION

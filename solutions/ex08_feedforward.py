@@ -63,7 +63,12 @@ def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     Elfwing et al., 2017 (arXiv 1702.03118).
     """
     # BEGIN SOLUTION
-    return _SiLU.apply(_wide(x)).to(x.dtype)
+    wide = _wide(x)
+    if wide.requires_grad:
+        y = _SiLU.apply(wide)
+    else:
+        y = wide / torch.neg(wide).exp_().add_(1)
+    return y.to(x.dtype)
     # END SOLUTION
 
 
