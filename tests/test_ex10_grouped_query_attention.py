@@ -334,8 +334,8 @@ def test_gradients(impl, draw):
     A .data, .detach() or torch.no_grad() on the way cuts them off.
     """
     layer = _layer(impl, draw, qk_norm=True, qkv_bias=True, o_bias=True, rope=_rope(impl, 2, 8))
-    x = draw(2, 4, 12).requires_grad_()
-    (layer(x) * draw(2, 4, 12)).sum().backward()
+    x = draw(3, 6, 12).requires_grad_()
+    (layer(x) * draw(*x.shape)).sum().backward()
     return {"grad of x": x.grad,
             **{f"grad of {name}": p.grad for name, p in layer.named_parameters()}}
 

@@ -92,6 +92,7 @@ def test_every_mistake_is_caught_on_every_seed(chapter, tmp_path):
 
 
 @EVERY_CHAPTER
+@pytest.mark.parametrize("grader", SEEDS[:2], indirect=True, ids=lambda seed: f"seed{seed}")
 def test_every_alternative_passes(chapter, grader, tmp_path):
     for number, alternative in enumerate(edits(chapter, "alternative")):
         folder = alternative.write(chapter, tmp_path / str(number))
@@ -130,7 +131,7 @@ def test_every_public_name_is_documented(chapter):
     """Functions, classes and methods of a solution say what they do, and annotate arguments."""
     for node in ast.walk(ast.parse(chapter.solution.read_text("utf-8"))):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
-            if node.name != "forward":
+            if node.name not in ("forward", "backward"):
                 assert ast.get_docstring(node), f"{node.name} has no docstring"
         if isinstance(node, ast.FunctionDef):
             for argument in [*node.args.args, *node.args.kwonlyargs]:

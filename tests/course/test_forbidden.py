@@ -51,7 +51,7 @@ def test_every_forbidden_name_exists():
 
 
 def _grade(tmp_path, forward: str) -> dict[str, str]:
-    source = LINEAR.solution.read_text("utf-8").replace("y = x @ self.weight.T", forward)
+    source = LINEAR.solution.read_text("utf-8").replace("y = _times_transposed(x, self.weight)", forward)
     (tmp_path / "ex03_linear.py").write_text(source, "utf-8")
     with Grader() as grader:
         return {v.check.name: (v.word, " ".join(v.facts)) for v in grader.grade(LINEAR, tmp_path)}
