@@ -78,6 +78,7 @@ class _Surprise(torch.autograd.Function):
     def forward(ctx, rows: Tensor, ids: Tensor) -> Tensor:
         # part by part, so that what lies between fits into the cache
         total = torch.cat([logsumexp(part) for part in rows.split(256)]).unsqueeze(-1)
+        total = total.clamp(min=torch.finfo(rows.dtype).min)    # −inf − (−inf) would be NaN
         ctx.save_for_backward(rows, total, ids)
         return total - rows.gather(-1, ids)
 

@@ -160,3 +160,12 @@ def test_a_model_that_knows_nothing():
     assert loss.item() == pytest.approx(math.log(50_257))
     assert ex05_softmax.perplexity(loss).item() == pytest.approx(50_257, rel=1e-5)
     assert ex05_softmax.perplexity(math.log(50_257)) == pytest.approx(50_257)
+
+
+def test_cross_entropy_of_a_row_that_allows_nothing():
+    """Its loss is infinite; its gradient, and its neighbour's, are finite."""
+    logits = torch.stack([torch.full((4,), -torch.inf), torch.zeros(4)]).requires_grad_()
+    loss = ex05_softmax.cross_entropy(logits, torch.tensor([1, 2]))
+    loss.backward()
+    assert loss == torch.inf
+    assert torch.equal(2 * logits.grad, torch.tensor([[0, -1, 0, 0], [0.25, 0.25, -0.75, 0.25]]))
