@@ -106,7 +106,13 @@ class Unembedding(nn.Module):
         # BEGIN SOLUTION
         if x.shape[-1] != self.weight.shape[1]:
             raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[1]}")
-        y = x @ self.weight.T
+        if x.numel() == x.shape[-1] and x.is_cpu and x.dtype == torch.float32:
+            # One token, as in generating text. BLAS reads the weight twice as fast as the left
+            # factor, but not for a single column: so the token goes in twice.
+            row = x.reshape(1, -1)
+            y = (self.weight @ torch.cat([row, row]).T)[:, 0].view(*x.shape[:-1], -1)
+        else:
+            y = x @ self.weight.T
         return y if self.bias is None else y + self.bias
         # END SOLUTION
 

@@ -61,9 +61,10 @@ class Linear(nn.Module):
         Raises ValueError where x does not end in in_features features.
         """
         # BEGIN SOLUTION
-        if x.shape[-1] != self.weight.shape[1]:
-            raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[1]}")
-        y = _times_transposed(x, self.weight)
+        weight = self.weight
+        if x.shape[-1] != weight.shape[1]:
+            raise ValueError(f"x has {x.shape[-1]} features, expected {weight.shape[1]}")
+        y = _times_transposed(x, weight)
         return y if self.bias is None else y + self.bias
         # END SOLUTION
 
