@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 # Ways around every such list; no chapter needs them.
 BACK_DOORS = {"torch.ops", "torch._C", "torch._refs", "torch._decomp", "torch._prims"}
@@ -72,31 +71,57 @@ class ForbiddenUse(BaseException):
     """Raised in a student's call; no Exception, so that no `except Exception` hides it."""
 
 
-class Watch(TorchFunctionMode):
-    """While active, a forbidden torch function called from `file` is noted and stopped."""
+class Watch:
+    """While active, a forbidden torch function called from `file` is noted and stopped.
+
+    Each stands replaced by one that looks who calls, so `file` has to be loaded inside too. (A mode
+    that sees every call of torch would take as long as a chapter's checks do.)
+    """
 
     def __init__(self, forbidden: set[str], file: Path):
-        super().__init__()
-        self.names = {id(thing): name for name in forbidden if (thing := _resolve(name))}
         self.file, self.seen = str(file), []
+        self._places = []       # (module or class, attribute, what stands there, its watched twin)
+        for name in forbidden:
+            holder, attribute = _resolve(name.rpartition(".")[0]), name.rpartition(".")[2]
+            thing = getattr(holder, attribute, None)
+            if callable(thing) and not isinstance(thing, type):
+                own = vars(holder).get(attribute)       # None: a method of a base class
+                self._places.append((holder, attribute, own, self._watched(name, thing)))
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        name = self.names.get(id(function))
-        if name and (line := self._line_of_caller()):
-            self.seen.append((line, name))
-            raise ForbiddenUse(name)
-        return function(*args, **(kwargs or {}))
+    def __enter__(self):
+        self.seen = []
+        for holder, attribute, _, watched in self._places:
+            setattr(holder, attribute, watched)
+        return self
+
+    def __exit__(self, *_):
+        for holder, attribute, own, _ in self._places:
+            if own is None:
+                delattr(holder, attribute)
+            else:
+                setattr(holder, attribute, own)
+
+    def _watched(self, name: str, function):
+        def watched(*args, **kwargs):
+            if line := self._line_of_caller():
+                self.seen.append((line, name))
+                raise ForbiddenUse(name)
+            return function(*args, **kwargs)
+        return watched
 
     def _line_of_caller(self) -> int | None:
         """The line in `file` that called, if the nearest frame outside torch is there."""
         frame = sys._getframe(2)
-        while frame and "/torch/" in frame.f_code.co_filename.replace("\\", "/"):
+        while frame and ("/torch/" in frame.f_code.co_filename.replace("\\", "/")
+                         or frame.f_code.co_filename == __file__):
             frame = frame.f_back
         return frame.f_lineno if frame and frame.f_code.co_filename == self.file else None
 
 
 def _resolve(name: str):
-    thing = torch
-    for part in name.split(".")[1:]:
+    """What a dotted name within torch stands for; None where it is not torch's."""
+    first, *rest = name.split(".")
+    thing = torch if first == "torch" else None
+    for part in rest:
         thing = getattr(thing, part, None)
     return thing

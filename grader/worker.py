@@ -94,6 +94,7 @@ class Room:
         for hidden, path in tests.items():
             module = self.tests[hidden == "hidden"] = checks.load(Path(path))
             self.forbidden |= getattr(module, "FORBIDDEN", set())
+        self.watch = forbidden.Watch(self.forbidden, self.file)
         try:
             source = self.file.read_text("utf-8")
             self.parameters = {node.arg for node in ast.walk(ast.parse(source))
@@ -104,12 +105,14 @@ class Room:
         return {"forbidden": found} if found else {}
 
     def load(self) -> dict:
-        """Import the submission; nothing where it succeeds, else what it raised."""
+        """Import the submission; nothing where it succeeds, else what it raised or borrowed."""
+        failed = {}
         try:
-            self.load_here()
+            with self.watch:
+                self.load_here()
         except BaseException as error:
-            return self._raised(error)
-        return {}
+            failed = self._raised(error)
+        return {"forbidden": self.watch.seen} if self.watch.seen else failed
 
     def load_here(self) -> None:
         """Import the submission as exercises.exNN_name; its prerequisites come along.
@@ -140,17 +143,16 @@ class Room:
     def ask(self, function: str, hidden: bool, dtype: str | None, seed: int, exact=False):
         """Run one check. `exact` asks it in float64, which is what tolerances are measured by."""
         draw, arguments = self.prepare(function, dtype, seed, exact)
-        watch = forbidden.Watch(self.forbidden, self.file)
         try:
-            with watch:
+            with self.watch:
                 answer = getattr(self.tests[hidden], function)(self.impl, draw, *arguments)
-            if not watch.seen:
+            if not self.watch.seen:
                 tree, body = wire.encode(answer, draw.storages())
                 return {"answer": tree, "changed": draw.changed()}, body
         except BaseException as error:
-            if not watch.seen:
+            if not self.watch.seen:
                 return self._raised(error), b""
-        return {"forbidden": watch.seen}, b""
+        return {"forbidden": self.watch.seen}, b""
 
     def _settle(self, seed: int) -> None:
         """Undo what a submission may have changed for the whole process, and seed every RNG."""

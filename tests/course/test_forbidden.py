@@ -51,7 +51,7 @@ def test_every_forbidden_name_exists():
 
 
 def _grade(tmp_path, forward: str) -> dict[str, str]:
-    source = LINEAR.solution.read_text("utf-8").replace("y = _times_transposed(x, self.weight)", forward)
+    source = LINEAR.solution.read_text("utf-8").replace("y = _times_transposed(x, weight)", forward)
     (tmp_path / "ex03_linear.py").write_text(source, "utf-8")
     with Grader() as grader:
         return {v.check.name: (v.word, " ".join(v.facts)) for v in grader.grade(LINEAR, tmp_path)}
@@ -87,3 +87,23 @@ def test_methods_are_seen_and_torch_itself_may_call_them():
     with forbidden.Watch({"torch.nn.functional.linear"}, "another file.py") as elsewhere:
         torch.nn.functional.linear(x, x[None])
     assert elsewhere.seen == []
+
+
+def test_a_use_at_import_is_seen(tmp_path):
+    """Called or only kept: a function fetched before any check runs is watched as well."""
+    source = LINEAR.solution.read_text("utf-8")
+    kept = source.replace("y = _times_transposed(x, weight)", "y = KEPT(x, weight)")
+    assert kept != source
+    kept += '\n\nKEPT = getattr(nn.functional, "lin" + "ear")\n'
+    for text in (kept, source + '\n\ngetattr(nn.functional, "lin" + "ear")(torch.ones(1), torch.ones(1, 1))\n'):
+        (tmp_path / "ex03_linear.py").write_text(text, "utf-8")
+        with Grader() as grader:
+            found = {v.check.name: v.word for v in grader.grade(LINEAR, tmp_path)}
+        assert found["test_forward[float32]"] == "forbidden"
+
+
+def test_torch_is_left_as_it_was():
+    before = torch.nn.functional.linear, vars(torch.Tensor).get("softmax")
+    with forbidden.Watch(NAMES, __file__):
+        assert torch.nn.functional.linear is not before[0]
+    assert (torch.nn.functional.linear, vars(torch.Tensor).get("softmax")) == before
