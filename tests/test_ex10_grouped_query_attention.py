@@ -18,6 +18,11 @@ class _Largest(TorchDispatchMode):
         super().__init__()
         self.bytes = 0
 
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """No: to skip its compiler, torch imports it first, which takes a second."""
+        return False
+
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         made = function(*args, **(kwargs or {}))
         if isinstance(made, torch.Tensor):
