@@ -6,6 +6,7 @@ positions.
 
 import re
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -70,33 +71,29 @@ def bench_cache():
     return "decoding at 960 tokens, with the cache against without", cached / uncached, 0.5
 
 
-def step(model, optimizer, loss) -> None:
+def step(optimizer, loss) -> None:
     optimizer.zero_grad(set_to_none=True)
     loss().backward()
     optimizer.step()
 
 
-def train_steps() -> dict:
-    """A training step of each: the course's fused and own attention, and `transformers`."""
-    ids = torch.randint(CONFIG.vocab_size, (BATCH, SEQ + 1))
+def train_step(name: str):
+    """A training step of "transformers", or of the course's model with "fused" or "own attention"."""
+    model = ours(replace(CONFIG, fused=name != "own attention"))
+    ids = torch.randint(CONFIG.vocab_size, (BATCH, SEQ + 1))    # the same for all: ours() has seeded
     inputs, targets = ids[:, :-1], ids[:, 1:].contiguous()
-    models = {"fused": ours(), "own attention": ours(replace(CONFIG, fused=False))}
-    losses = {name: lambda model=model: cross_entropy(model(inputs), targets)
-              for name, model in models.items()}
-    models["transformers"] = llama = theirs(models["fused"])
-    losses["transformers"] = lambda: llama(inputs, labels=inputs, shift_labels=targets).loss
-    calls = {}
-    for name, model in models.items():
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-        calls[name] = lambda name=name, model=model, optimizer=optimizer: step(
-            model, optimizer, losses[name])
-    return calls
+    if name == "transformers":
+        model = theirs(model)
+        loss = lambda: model(inputs, labels=inputs, shift_labels=targets).loss  # noqa: E731
+    else:
+        loss = lambda: cross_entropy(model(inputs), targets)                    # noqa: E731
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
+    return lambda: step(optimizer, loss)
 
 
 def against_transformers(name: str) -> float:
     """The median time of a training step, as a multiple of `transformers`'."""
-    calls = train_steps()
-    mine, hf = in_turn(calls[name], calls["transformers"], threads=2)
+    mine, hf = in_turn(train_step(name), train_step("transformers"), threads=2)
     print(f"training tokens per second: {name} {BATCH * SEQ / mine:,.0f}, "
           f"transformers {BATCH * SEQ / hf:,.0f}")
     return mine / hf
@@ -113,12 +110,14 @@ def bench_training_step_own_attention():
             against_transformers("own attention"), None)
 
 
-def _peak(call) -> int:
-    """Bytes of memory that a call adds at its peak."""
-    call()                                               # the optimizer's state is made
-    Path("/proc/self/clear_refs").write_text("5")
+def _peak(name: str) -> int:
+    """Bytes that three training steps take at their peak, weights and optimizer included."""
+    torch.set_num_threads(2)
+    Path("/proc/self/clear_refs").write_text("5")       # the peak so far counts no longer
     before = _status("VmRSS")
-    call()
+    call = train_step(name)
+    for _ in range(3):
+        call()
     return _status("VmHWM") - before
 
 
@@ -127,9 +126,9 @@ def _status(field: str) -> int:
 
 
 def bench_training_memory():
-    """What a training step needs at its peak, beyond weights and optimizer state."""
-    peaks = {name: _peak(call) for name, call in train_steps().items()}
-    print("peak memory of a training step:",
-          ", ".join(f"{name} {peak / 1e6:,.0f} MB" for name, peak in peaks.items()))
-    return "training step (fused), peak memory against transformers", \
-        peaks["fused"] / peaks["transformers"], None
+    """What training takes at its peak, each in a process of its own, beyond what is imported."""
+    names = "fused", "own attention", "transformers"
+    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        peaks = dict(zip(names, pool.map(_peak, names, chunksize=1)))
+    print("peak memory of training:", ", ".join(f"{name} {peak / 1e6:,.0f} MB" for name, peak in peaks.items()))
+    return "training (fused), peak memory against transformers", peaks["fused"] / peaks["transformers"], None
