@@ -121,13 +121,15 @@ class Room:
         """
         package = types.ModuleType(PACKAGE)
         package.__path__ = [self.fallback]
-        package.others = {stem: folder for stem, folder in self.folders.items() if stem != self.chapter}
+        package.folders = self.folders
         if another := sys.modules.get(PACKAGE):
             from beartype._cache.cacheclear import clear_caches
             clear_caches()      # it would take this room's classes for the other's of that name
-            for name in [name for name in sys.modules if name.startswith(PACKAGE + ".")]:
-                if name == f"{PACKAGE}.{self.chapter}" or another.others != package.others:
-                    del sys.modules[name]
+            loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith(PACKAGE + ".")}
+            if all(another.folders[stem] == self.folders[stem] for stem in loaded - {self.chapter}):
+                loaded &= {self.chapter}
+            for stem in loaded:
+                del sys.modules[f"{PACKAGE}.{stem}"]
         sys.modules[PACKAGE] = package
         loader.install(PACKAGE, self.folders.get)
         self.impl = importlib.import_module(f"{PACKAGE}.{self.chapter}")

@@ -1,6 +1,7 @@
 """Which file is used for each chapter, and that it is the one that was saved last."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 from grader import chapters, checks, loader, watch
 from grader.chapters import ROOT, Chapter
 from grader.engine import Grader
-from grader.submission import _Parts
+from grader.submission import _Parts, scan_request
+from grader.worker import Room
 
 FIRST, LAST = Chapter("ex01_first"), Chapter("ex02_last")
 FIRST_SOLUTION = '''"""First."""
@@ -244,3 +246,26 @@ def test_a_check_knows_what_its_helpers_use(call, tmp_path):
                     f'def test_one(impl, draw):\n    """One."""\n    return {call}\n', "utf-8")
     [check] = checks.collect(path, "ex01_first", hidden=False)
     assert {"ask", "one"} <= check.names
+
+
+def test_rooms_of_one_worker_share_what_is_the_same(tmp_path):
+    """Each imports its own chapter; earlier ones are imported again only from another folder."""
+    chapter, earlier = chapters.find("feedforward"), chapters.find("linear")
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copy(earlier.solution, other)
+
+    def room(name: str, linear: Path) -> Room:
+        own = tmp_path / name
+        own.mkdir()
+        shutil.copy(chapter.solution, own)
+        folders = {c.stem: str(own if c >= chapter else chapters.SOLUTIONS) for c in chapters.chapters()}
+        opened = Room()
+        opened.scan(**scan_request(chapter, {**folders, earlier.stem: str(linear)}, own, "cpu"))
+        assert opened.load() == {}
+        return opened
+
+    one, two, three = (room(*place) for place in (
+        ("one", chapters.SOLUTIONS), ("two", chapters.SOLUTIONS), ("three", other)))
+    assert len({one.impl, two.impl, three.impl}) == 3
+    assert one.impl.Linear is two.impl.Linear and two.impl.Linear is not three.impl.Linear
