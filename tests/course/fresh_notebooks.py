@@ -14,6 +14,7 @@ from nbval.plugin import IPyNbCell
 
 from tests.course.stubs import fresh
 
+pytest_plugins = ["nbval.plugin"]       # pyproject.toml leaves it out: importing it takes a second
 RTOL, ATOL = 2e-3, 2e-4
 
 FLOAT = re.compile(r"([-+]?(?:\d+\.\d*(?:[eE][-+]?\d+)?|\.\d+|\d+[eE][-+]?\d+|\bnan\b|\binf\b))")
