@@ -1,7 +1,10 @@
 """Submission + checks + key → verdicts. Every front end calls this, and decides nothing itself."""
 
+import itertools
+import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +17,7 @@ from grader.process import CAN_FORK, Ended, Nursery, Worker
 from grader.submission import CourseError, Place, Reply, Setting, Submission, edits, scan_request, test_files
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
+MAX_WORKERS = 4             # at most, for the known mistakes of a chapter; fewer where there are fewer cores
 FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
 
 
@@ -122,8 +126,7 @@ class Grader:
     def warm(self, chapter: Chapter) -> None:
         """Load the chapter's reference and its mistakes, so that the next verdict is quick."""
         self._prepared(self._prepare(self.checks(chapter)))
-        for suspect in self.suspects(chapter):
-            suspect.submission.load()
+        self._each(self.suspects(chapter), lambda suspect: suspect.submission.load())
 
     def verdict(self, candidate: Submission, check: Check, others: list[Check] = (),
                 name: bool = True) -> Verdict:
@@ -194,31 +197,40 @@ class Grader:
     # -- naming mistakes -----------------------------------------------------------------------
 
     def suspects(self, chapter: Chapter) -> list[Suspect]:
-        """The chapter's known mistakes; they share one worker."""
+        """The chapter's known mistakes, dealt out to a worker per core."""
         if chapter not in self._suspects:
-            place, scratch = Place(self._nursery), Path(self._scratch.name)
+            places = [Place(self._nursery) for _ in range(min(os.cpu_count() or 1, MAX_WORKERS))]
+            scratch = Path(self._scratch.name)
             folders = [(edit, edit.write(chapter, scratch / f"{chapter.stem}-{number}"))
                        for number, edit in enumerate(edits(chapter, "mistake"))]
             self._suspects[chapter] = [
                 Suspect(Submission(place, self.setting, chapter, folder), edit.words, edit.parts)
-                for edit, folder in folders]
+                for place, (edit, folder) in zip(itertools.cycle(places), folders)]
         return self._suspects[chapter]
 
+    def _each(self, suspects: list[Suspect], do) -> None:
+        """Call `do` with each suspect: those of one worker in turn, the workers at once."""
+        groups: dict[Place, list[Suspect]] = {}
+        for suspect in suspects:
+            groups.setdefault(suspect.submission.place, []).append(suspect)
+        with ThreadPoolExecutor(MAX_WORKERS) as pool:
+            list(pool.map(lambda group: [do(suspect) for suspect in group], groups.values()))
+
     def forget_suspects(self, chapter: Chapter) -> None:
-        """End the worker of a chapter's mistakes."""
+        """End the workers of a chapter's mistakes."""
         for suspect in self._suspects.pop(chapter, []):
             suspect.submission.close()
 
     def _liken(self, check: Check, reply: Reply, numbers) -> dict[str, list[int]]:
         """Which of these mistakes answer like this reply; see Key.liken."""
-        chapter = Chapter(check.chapter)
-        for number in numbers:
-            suspect = self.suspects(chapter)[number]
-            if check not in suspect.learnt:
-                suspect.learnt.add(check)
-                theirs = suspect.submission.ask(check)
-                if theirs.word in ("answer", "error"):
-                    self._tell("learn", theirs, **self._of(check), rtol=check.rtol, mistake=number)
+        suspects = self.suspects(Chapter(check.chapter))
+        new = [number for number in numbers if check not in suspects[number].learnt]
+        self._each([suspects[number] for number in new], lambda suspect: suspect.submission.ask(check))
+        for number in new:
+            suspects[number].learnt.add(check)
+            theirs = suspects[number].submission.ask(check)     # it remembers what it said
+            if theirs.word in ("answer", "error"):
+                self._tell("learn", theirs, **self._of(check), rtol=check.rtol, mistake=number)
         return self._tell("liken", reply, **self._of(check), rtol=check.rtol)
 
     def _name(self, candidate: Submission, check: Check, reply: Reply, others) -> str:

@@ -75,7 +75,7 @@ class Submission:
     """
 
     def __init__(self, place: Place, setting: Setting, chapter: Chapter, folder: Path | None):
-        self._place, self._setting, self.chapter = place, setting, chapter
+        self.place, self._setting, self.chapter = place, setting, chapter
         self.folder = Path(folder or chapters.EXERCISES).resolve()
         self.file = self.folder / f"{chapter.stem}.py"
         self.folders = {other.stem: str(self._source(other, own=folder is None))
@@ -97,8 +97,8 @@ class Submission:
             start = time.monotonic()
             reply = self._ask(check)
             output, self._last_words = self._last_words, ""
-            if self._place.worker:
-                output += self._place.worker.output()
+            if self.place.worker:
+                output += self.place.worker.output()
             self._replies[check] = replace(reply, output=output, seconds=time.monotonic() - start)
         return self._replies[check]
 
@@ -110,11 +110,11 @@ class Submission:
             return self._lost(error)
 
     def _tell(self, do: str, **arguments) -> tuple[dict, bytes]:
-        return self._place.open().ask(do, self._setting.timeout, room=str(self.folder), **arguments)
+        return self.place.open().ask(do, self._setting.timeout, room=str(self.folder), **arguments)
 
     def load(self) -> None:
         """Have the worker import the file, if it has not; remember why, where that fails."""
-        if self._broken or self._loaded_in is self._place.open():
+        if self._broken or self._loaded_in is self.place.open():
             return
         scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device)
         try:
@@ -123,7 +123,7 @@ class Submission:
                 found = self._tell("load")
             if found[0].keys() - {"id"}:
                 self._broken = self._read(*found)
-            self._loaded_in = self._place.worker
+            self._loaded_in = self.place.worker
         except (TimedOut, Ended, FrameError) as error:
             self._broken = self._lost(error)
             self._broken.facts[0] += f", while {self.file.name} was imported"
@@ -148,7 +148,7 @@ class Submission:
 
     def _lost(self, error: Exception) -> Reply:
         """The worker is gone, or no longer to be believed: what that means, in words."""
-        self._last_words = self._place.close()
+        self._last_words = self.place.close()
         if isinstance(error, TimedOut):
             return Reply("timeout", [f"no answer within {self._setting.timeout:g} seconds"], {})
         if isinstance(error, FrameError):
@@ -165,10 +165,10 @@ class Submission:
     @property
     def pid(self) -> int | None:
         """The worker's process, while there is one."""
-        return self._place.worker and self._place.worker.pid
+        return self.place.worker and self.place.worker.pid
 
     def close(self) -> None:
-        self._place.close()
+        self.place.close()
 
 
 def _all(values: list, kind: type) -> bool:
