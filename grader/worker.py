@@ -126,7 +126,7 @@ class Room:
             from beartype._cache.cacheclear import clear_caches
             clear_caches()      # it would take this room's classes for the other's of that name
             loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith(PACKAGE + ".")}
-            if all(another.folders[stem] == self.folders[stem] for stem in loaded - {self.chapter}):
+            if all(another.folders.get(stem) == self.folders.get(stem) for stem in loaded - {self.chapter}):
                 loaded &= {self.chapter}
             for stem in loaded:
                 del sys.modules[f"{PACKAGE}.{stem}"]
