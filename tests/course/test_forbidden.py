@@ -25,6 +25,8 @@ NAMES = {"torch.nn.Linear", "torch.nn.functional.linear", "torch.Tensor.softmax"
     ("def f():\n    import torch\n    return torch.nn.functional.linear", 3),
     ("import torch\ny = torch.ops.aten.linear(1)", 2),
     ("from torch._C import _nn", 1),
+    ("import torch\ny = torch._VF.softmax(1)", 2),
+    ("from torch import Tensor\ny = Tensor.__mro__[1].softmax(1)", 2),
 ])
 def test_found_in_the_text(source, line):
     assert line in [number for number, _ in forbidden.uses(source, NAMES)]
