@@ -25,7 +25,7 @@ def _times_transposed(x: Tensor, weight: Tensor) -> Tensor:
     if rows == 1:
         y = torch.mm(weight, torch.cat([few, few]).t()).select(1, 0)
     else:
-        y = torch.mm(weight, few.t()).t()
+        y = torch.mm(weight, few.t()).t().contiguous()      # callers may .view() it
     return y.view(*x.shape[:-1], -1)
 
 

@@ -155,5 +155,6 @@ def test_unembedding_of_one_token_and_of_more(shape, dtype):
     inputs = x, layer.weight, layer.bias
     mine, expected = layer(x), F.linear(*inputs)
     torch.testing.assert_close(mine, expected)
+    assert mine.view(-1).shape == expected.view(-1).shape, "no view of it can be taken"
     for grad, wanted in zip(torch.autograd.grad(mine, inputs, pull), torch.autograd.grad(expected, inputs, pull)):
         torch.testing.assert_close(grad, wanted)

@@ -98,5 +98,6 @@ def test_few_rows_and_many(shape, dtype):
     inputs = x, layer.weight, layer.bias
     ours, theirs = layer(x), F.linear(*inputs)
     torch.testing.assert_close(ours, theirs)
+    assert ours.view(-1).shape == theirs.view(-1).shape, "no view of it can be taken"
     for mine, expected in zip(torch.autograd.grad(ours, inputs, pull), torch.autograd.grad(theirs, inputs, pull)):
         torch.testing.assert_close(mine, expected)
