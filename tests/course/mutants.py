@@ -37,6 +37,7 @@ COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.
             ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
             ast.LShift: ast.RShift, ast.RShift: ast.LShift}
 REMOVED = {"to", "float", "long", "contiguous", "detach", "clone"}      # x.to(dtype) becomes x
+SYMMETRIC = {"promote_types", "max", "min", "maximum", "minimum"}       # swapping their arguments says nothing
 LOOSE = (ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda)   # need their parentheses
 
 
@@ -138,10 +139,7 @@ def _faults(node: ast.AST, function) -> Iterator[ast.AST | str]:
             yield edited(op=COMPUTED[type(node.op)]())
         case ast.BoolOp():
             yield edited(op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
-            if len(node.values) == 2:
-                yield from node.values
-            else:
-                yield from (edited(values=without(node.values, i)) for i in range(len(node.values)))
+            yield from (edited(values=without(node.values, i)) for i in range(len(node.values)))
         case ast.UnaryOp(op=ast.USub() | ast.Not()):
             yield node.operand
         case ast.Constant(value=bool()):
@@ -156,15 +154,13 @@ def _faults(node: ast.AST, function) -> Iterator[ast.AST | str]:
                     yield edited(slice=ast.Tuple(new, ast.Load()) if isinstance(node.slice, ast.Tuple) else moved)
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
             for i, loop in enumerate(node.generators):
-                if loop.ifs:
-                    bare = ast.comprehension(loop.target, loop.iter, [], loop.is_async)
-                    yield edited(generators=[*node.generators[:i], bare, *node.generators[i + 1:]])
+                bare = ast.comprehension(loop.target, loop.iter, [], loop.is_async)
+                yield edited(generators=[*node.generators[:i], bare, *node.generators[i + 1:]])
         case ast.Call():
-            if len(node.args) > 1 and not isinstance(node.args[0], ast.Starred):
-                for i in range(len(node.args) - 1):
-                    yield edited(args=[*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2:]])
-            for i in range(len(node.keywords)):
-                yield edited(keywords=without(node.keywords, i))
+            if getattr(node.func, "attr", getattr(node.func, "id", "")) not in SYMMETRIC:
+                yield from (edited(args=[*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2:]])
+                            for i in range(len(node.args) - 1))
+            yield from (edited(keywords=without(node.keywords, i)) for i in range(len(node.keywords)))
             if isinstance(node.func, ast.Attribute) and node.func.attr in REMOVED:
                 yield node.func.value
         case ast.Return(value=ast.Call() as call):
