@@ -10,10 +10,8 @@ checks, or means the same as the reference: then it stands in equivalent_mutants
 import argparse
 import ast
 import copy
-import difflib
 import random
 import tempfile
-import threading
 import time
 import tomllib
 from collections.abc import Iterator
@@ -24,7 +22,6 @@ from pathlib import Path
 from grader import chapters
 from grader.chapters import SOLUTIONS, Chapter
 from grader.engine import Grader
-from grader.submission import Place, Submission
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 TIMEOUT = 8.0               # seconds for one check: an endless loop is caught by that
@@ -34,8 +31,7 @@ COMPARED = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.
             ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,),
             ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,)}
 COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
-            ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
-            ast.LShift: ast.RShift, ast.RShift: ast.LShift}
+            ast.Mod: ast.FloorDiv, ast.Pow: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd}
 REMOVED = {"to", "float", "long", "contiguous", "detach", "clone"}      # x.to(dtype) becomes x
 SYMMETRIC = {"promote_types", "max", "min", "maximum", "minimum"}       # swapping their arguments says nothing
 LOOSE = (ast.BinOp, ast.BoolOp, ast.UnaryOp, ast.Compare, ast.IfExp, ast.Lambda)   # need their parentheses
@@ -54,30 +50,26 @@ class Mutant:
 
 def mutants(source: str) -> list[Mutant]:
     """Every mutant of a solution, in order; no two with the same code."""
-    tree, text = ast.parse(source), source.encode()
+    tree, text, lines = ast.parse(source), source.encode(), source.splitlines()
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     seen, found = {ast.dump(tree)}, []
-    for part, node, replacement in _edits(tree, source.splitlines()):
+    for part, node, replacement in _edits(tree, lines):
         begin, end = starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset
-        if replacement == "":           # a decorator, whose @ is not part of it
-            begin -= 1
+        begin -= replacement == ""      # a decorator is dropped with its @, which is not part of it
         edited = (text[:begin] + replacement.encode() + text[end:]).decode()
-        try:
-            code = ast.dump(ast.parse(edited))
-        except SyntaxError:
-            continue
-        if code not in seen:
+        if (code := ast.dump(ast.parse(edited))) not in seen:
             seen.add(code)
-            found.append(Mutant(edited, part, node.lineno, *_changed_lines(source, edited)))
+            found.append(Mutant(edited, part, node.lineno, *_changed_lines(lines, edited.splitlines())))
     return found
 
 
-def _changed_lines(before: str, after: str) -> tuple[str, str]:
-    """The lines that differ, with their spaces made one."""
-    diff = list(difflib.ndiff(before.splitlines(), after.splitlines()))
-    return tuple(" ".join(" ".join(line[2:] for line in diff if line[0] == sign).split()) for sign in "-+")
+def _changed_lines(before: list[str], after: list[str]) -> tuple[str, str]:
+    """The lines that differ, which lie together, with their spaces made one."""
+    first = next(i for i, (one, other) in enumerate(zip(before, after)) if one != other)
+    last = next(i for i, (one, other) in enumerate(zip(before[::-1], after[::-1])) if one != other)
+    return tuple(" ".join(" ".join(lines[first:len(lines) - last]).split()) for lines in (before, after))
 
 
 def _edits(tree: ast.Module, lines: list[str]) -> Iterator[tuple[str, ast.AST, str]]:
@@ -93,8 +85,7 @@ def _edits(tree: ast.Module, lines: list[str]) -> Iterator[tuple[str, ast.AST, s
             part = f"{part}.{node.name}" if part else node.name
         if isinstance(node, ast.FunctionDef):
             function = node
-        if isinstance(node, ast.JoinedStr) or (
-                isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        if isinstance(node, ast.JoinedStr) or isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return      # the words of a message or a docstring
         if getattr(node, "lineno", 0) in inside:
             yield from ((part, place, text) for place, text in _replacements(node, function))
@@ -193,73 +184,55 @@ def _known_before(node: ast.Assign, function: ast.FunctionDef) -> bool:
     return all(name.id in known for name in names)
 
 
-class Hunt:
-    """Asks the checks of a chapter's mutants, in as many threads as jobs: each with processes of its own."""
-
-    def __init__(self, chapter: Chapter):
-        self.chapter, self.mine, self.folder = chapter, threading.local(), tempfile.TemporaryDirectory()
-        self.graders: list[Grader] = []
-
-    def fate(self, numbered: tuple[int, Mutant]) -> str:
-        """The name of the check that catches a mutant and what it said, or "" where none does."""
-        number, mutant = numbered
-        mine = self.mine
-        if not hasattr(mine, "grader"):
-            mine.grader = Grader(timeout=TIMEOUT)
-            self.graders.append(mine.grader)
-            mine.checks, mine.served = [*mine.grader.checks(self.chapter, hidden=True)], 0
-            for check in mine.checks:       # so that no mutant pays for starting the reference
-                mine.grader.verdict(mine.grader.submission(self.chapter, SOLUTIONS), check, name=False)
-        if mine.served % RENEWED == 0:
-            if mine.served:
-                mine.place.close()
-            mine.place = Place(mine.grader._nursery)
-        mine.served += 1
-        folder = Path(self.folder.name) / str(number)
-        folder.mkdir()
-        (folder / f"{self.chapter.stem}.py").write_text(mutant.source, "utf-8")
-        submission = Submission(mine.place, mine.grader.setting, self.chapter, folder)
-        for check in mine.checks:
-            verdict = mine.grader.verdict(submission, check, name=False)
-            if verdict.word != "passed":
-                mine.checks.sort(key=lambda other: other != check)      # asked first the next time
-                return f"{check.name}: {verdict.word}"
-        return ""
-
-    def close(self) -> None:
-        for grader in self.graders:
-            grader.close()
-        self.folder.cleanup()
+def fates(chapter: Chapter, chosen: list[Mutant]) -> dict[Mutant, str]:
+    """The check that catches each mutant and what it said, or "" where none does."""
+    found = {}
+    with Grader(timeout=TIMEOUT) as grader, tempfile.TemporaryDirectory() as scratch:
+        asked, place = list(grader.checks(chapter, hidden=True)), grader.submission(chapter, SOLUTIONS).place
+        for number, mutant in enumerate(chosen):
+            if number % RENEWED == 0:
+                place.close()
+            folder = Path(scratch) / str(number)
+            folder.mkdir()
+            (folder / f"{chapter.stem}.py").write_text(mutant.source, "utf-8")
+            candidate, found[mutant] = grader.submission(chapter, folder), ""
+            candidate.place = place
+            for check in asked:
+                if (word := grader.verdict(candidate, check, name=False).word) != "passed":
+                    found[mutant] = f"{check.name}: {word}"
+                    asked.sort(key=lambda other: other != check)      # asked first the next time
+                    break
+        place.close()
+    return found
 
 
 def hunt(chapter: Chapter, sample: int | None, seed: int, jobs: int) -> bool:
     """Print what becomes of a chapter's mutants; whether nothing is left to settle."""
+    def key(mutant):
+        return mutant.part, mutant.was, mutant.becomes
+
     start, everything = time.monotonic(), mutants(chapter.solution.read_text("utf-8"))
-    listed = {(entry["part"], entry["was"], entry["becomes"])
-              for entry in tomllib.loads(EQUIVALENT.read_text("utf-8")).get("mutant", [])
-              if entry["chapter"] == chapter.number}
-    gone = listed - {(mutant.part, mutant.was, mutant.becomes) for mutant in everything}
-    chosen = everything if sample is None or sample >= len(everything) else sorted(
-        random.Random(seed).sample(everything, sample), key=lambda mutant: mutant.line)
-    work = Hunt(chapter)
-    try:
-        with ThreadPoolExecutor(jobs) as pool:
-            fates = list(zip(chosen, pool.map(work.fate, enumerate(chosen))))
-    finally:
-        work.close()
-    known = {mutant for mutant in chosen if (mutant.part, mutant.was, mutant.becomes) in listed}
-    survivors = [mutant for mutant, fate in fates if not fate and mutant not in known]
-    wrong = [(mutant, fate) for mutant, fate in fates if fate and mutant in known]
-    caught, late = sum(bool(fate) for _, fate in fates), sum(fate.endswith("timeout") for _, fate in fates)
-    print(f"{chapter.stem}: {len(chosen)} of {len(everything)} mutants, {caught} caught ({late} by time), "
-          f"{len(known) - len(wrong)} equivalent, {len(survivors)} survived; {time.monotonic() - start:.0f} s")
-    for mutant in survivors:
+    entries = tomllib.loads(EQUIVALENT.read_text("utf-8")).get("mutant", [])
+    listed = {(e["part"], e["was"], e["becomes"]) for e in entries if e["chapter"] == chapter.number}
+    chosen = random.Random(seed).sample(everything, min(len(everything), sample or len(everything)))
+    found: dict[Mutant, str] = {}
+    with ThreadPoolExecutor(jobs) as pool:
+        for some in pool.map(lambda i: fates(chapter, chosen[i::jobs]), range(jobs)):
+            found |= some
+    survivors = [mutant for mutant in everything if found.get(mutant) == ""]
+    new = [mutant for mutant in survivors if key(mutant) not in listed]
+    print(f"{chapter.stem}: {len(chosen)} of {len(everything)} mutants, {len(chosen) - len(survivors)} caught "
+          f"({sum(fate.endswith('timeout') for fate in found.values())} by time), "
+          f"{len(survivors) - len(new)} equivalent, {len(new)} survived; {time.monotonic() - start:.0f} s")
+    for mutant in new:
         print(f"  {mutant.part}, line {mutant.line}\n    - {mutant.was}\n    + {mutant.becomes}")
+    wrong = [(mutant, fate) for mutant, fate in found.items() if fate and key(mutant) in listed]
     for mutant, fate in wrong:
         print(f"  listed as equivalent and caught by {fate}: {mutant.part}: {mutant.becomes}")
-    for part, was, becomes in sorted(gone):
+    gone = sorted(listed - set(map(key, everything)))
+    for part, was, becomes in gone:
         print(f"  listed as equivalent and no longer there: {part}: {was} → {becomes}")
-    return not (survivors or wrong or gone)
+    return not (new or wrong or gone)
 
 
 def main() -> None:
@@ -270,8 +243,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     wanted = [chapters.find(name) for name in given.chapters] or chapters.chapters()
-    settled = [hunt(chapter, given.sample, given.seed, given.jobs) for chapter in wanted]
-    raise SystemExit(not all(settled))
+    raise SystemExit(not all([hunt(chapter, given.sample, given.seed, given.jobs) for chapter in wanted]))
 
 
 if __name__ == "__main__":
