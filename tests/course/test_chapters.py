@@ -10,7 +10,8 @@ import torch
 from grader import chapters, checks, report
 from grader.engine import TIMEOUT, Grader
 from grader.key import Key
-from grader.submission import Setting, edits, scan_request
+from grader.mistakes import edits
+from grader.submission import Setting, scan_request
 from grader.worker import Room
 
 SEEDS = range(5)
@@ -47,7 +48,7 @@ def test_every_mistake_is_caught_and_named(chapter):
     """
     with Grader() as grader:
         everything, visible = grader.checks(chapter, hidden=True), grader.checks(chapter)
-        for suspect in grader.suspects(chapter):
+        for suspect in grader.mistakes.suspects(chapter):
             broken = [verdict for check in everything if
                       (verdict := grader.verdict(suspect.submission, check, everything)).word != "passed"]
             for verdict in broken:
