@@ -52,12 +52,12 @@ def test_every_mistake_is_caught_and_named(chapter):
             broken = [verdict for check in everything if
                       (verdict := grader.verdict(suspect.submission, check, everything)).word != "passed"]
             for verdict in broken:
-                assert verdict.word in ("wrong", "error"), (suspect.words, verdict)
-                assert verdict.mistake == suspect.words, report.failure(verdict, grader.setting)
+                assert verdict.word in ("wrong", "error"), (suspect.edit.words, verdict)
+                assert verdict.mistake == suspect.edit.words, report.failure(verdict, grader.setting)
             seen = next((verdict.check for verdict in broken if not verdict.check.hidden), None)
-            assert seen, f"no visible check catches: {suspect.words}"
+            assert seen, f"no visible check catches: {suspect.edit.words}"
             shown = grader.verdict(suspect.submission, seen, visible)
-            assert shown.mistake == suspect.words, "without the hidden checks another is named"
+            assert shown.mistake == suspect.edit.words, "without the hidden checks another is named"
 
 
 @EVERY_CHAPTER
