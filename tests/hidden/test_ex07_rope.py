@@ -141,7 +141,7 @@ def test_smallest_arguments(impl, draw):
     """One pair, one position, one head, a factor of 1 and a trained length of 1 are taken."""
     calls = {"RoPE": lambda: impl.RoPE(2, 1), "frequencies": lambda: impl.rope_frequencies(2),
              "base below 1": lambda: impl.rope_frequencies(4, base=0.5),
-             "llama3": lambda: impl.llama3_frequencies(draw.uniform(4), 1, 0, 1, 1),
+             "llama3": lambda: impl.llama3_frequencies(draw.uniform(4), 1, 1, 2, 1),
              "yarn": lambda: impl.yarn_frequencies(2, 1, 1, base=1.5, beta_fast=1, beta_slow=0.5),
              "one head of one pair": lambda: impl.interleaved_to_half(draw(2, 3), 1)}
     return {name: accepts(call) for name, call in calls.items()}
