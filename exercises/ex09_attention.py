@@ -14,7 +14,7 @@ from .ex05_softmax import softmax
 from .ex08_feedforward import Dropout
 
 
-def _must_fit(mask: Bool[Tensor, "..."], shape: torch.Size) -> None:
+def _must_fit(mask: Bool[Tensor, "..."], shape: tuple[int, ...]) -> None:
     """Given: raise a ValueError unless mask broadcasts to shape and makes it no larger."""
     sizes = zip(reversed(mask.shape), reversed(shape))
     if mask.ndim > len(shape) or any(m not in (1, size) for m, size in sizes):

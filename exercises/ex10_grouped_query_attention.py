@@ -8,13 +8,11 @@ import torch
 from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex04_normalization import RMSNorm
-from .ex05_softmax import softmax
-from .ex09_attention import _must_fit, causal_mask
+from .ex09_attention import _must_fit, causal_mask, scaled_dot_product_attention
 
 
 def repeat_kv(
@@ -71,7 +69,6 @@ class GroupedQueryAttention(nn.Module):
     qk_norm: q_norm and k_norm, RMSNorm(head_dim, norm_eps) on every head of q and k, before RoPE.
     rope: a RoPE for head_dim, which turns q and k.
     window: how many keys a query sees, itself among them; None is all.
-    fused: compute with torch's F.scaled_dot_product_attention instead of grouped_attention.
 
     Raises ValueError, naming the argument, where a size is below 1, kv_heads does not divide
     heads, heads does not divide d_model though head_dim is left out, rope is for another head_dim,
@@ -91,7 +88,6 @@ class GroupedQueryAttention(nn.Module):
         rope: nn.Module | None = None,
         window: int | None = None,
         causal: bool = True,
-        fused: bool = False,
     ):
         super().__init__()
         raise NotImplementedError
@@ -123,7 +119,6 @@ class GroupedQueryAttention(nn.Module):
         The module's own mask, causal or a window, takes the queries for the last of the keys. A
         given mask is ANDed with it. Where that has more columns than there are keys, its last
         columns count (the keys may be the newest of more); a single column counts for all keys.
-        No mask is made where it would hide nothing.
 
         Raises ValueError where mask does not fit (batch, heads, q, k).
         """

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .ex07_rope import RoPE
+from .ex09_attention import _must_fit as _mask_must_fit
 from .ex10_grouped_query_attention import GroupedQueryAttention
 
 

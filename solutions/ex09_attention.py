@@ -14,7 +14,7 @@ from .ex05_softmax import softmax
 from .ex08_feedforward import Dropout
 
 
-def _must_fit(mask: Bool[Tensor, "..."], shape: torch.Size) -> None:
+def _must_fit(mask: Bool[Tensor, "..."], shape: tuple[int, ...]) -> None:
     """Given: raise a ValueError unless mask broadcasts to shape and makes it no larger."""
     sizes = zip(reversed(mask.shape), reversed(shape))
     if mask.ndim > len(shape) or any(m not in (1, size) for m, size in sizes):
@@ -55,11 +55,10 @@ def attention_weights(
     """
     # BEGIN SOLUTION
     wide = torch.promote_types(q.dtype, torch.float32)
-    scale = q.shape[-1] ** -0.5
-    scores = (q.to(wide) * scale) @ k.to(wide).mT
+    scores = q.to(wide) @ k.to(wide).mT / q.shape[-1] ** 0.5
     if mask is not None:
         _must_fit(mask, scores.shape)
-        scores = scores.masked_fill_(~mask, -torch.inf)     # in place: memory takes the time
+        scores = scores.masked_fill(~mask, -torch.inf)
     return softmax(scores).to(q.dtype)
     # END SOLUTION
 
@@ -157,7 +156,7 @@ class MultiHeadAttention(nn.Module):
         if self.causal:
             past = causal_mask(x.shape[-2], device=x.device)
             if mask is not None:
-                _must_fit(mask, q.shape[:-1] + past.shape[-1:])
+                _must_fit(mask, (*q.shape[:-1], x.shape[-2]))
                 past = past & mask
             mask = past
         dropout = self.dropout if self.training else 0.0

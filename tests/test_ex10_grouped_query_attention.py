@@ -3,12 +3,14 @@
 from importlib import import_module
 
 import torch
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader import dtypes, points, raises
 
-FORBIDDEN = {"torch.nn.MultiheadAttention", "torch.nn.functional.multi_head_attention_forward"}
+FORBIDDEN = {
+    "torch.nn.functional.scaled_dot_product_attention",
+    "torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention",
+}
 
 
 class _Largest(TorchDispatchMode):
@@ -28,18 +30,6 @@ class _Largest(TorchDispatchMode):
         if isinstance(made, torch.Tensor):
             self.bytes = max(self.bytes, made.untyped_storage().nbytes())
         return made
-
-
-class _Calls(TorchFunctionMode):
-    """Notes whether torch's own attention is called."""
-
-    def __init__(self):
-        super().__init__()
-        self.fused = False
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        self.fused |= function is torch.nn.functional.scaled_dot_product_attention
-        return function(*args, **(kwargs or {}))
 
 
 def _mask(draw, *shape):
@@ -88,13 +78,11 @@ def test_grouped_attention(impl, draw):
 
     With 6 query heads and 2 key/value heads, queries 0, 1, 2 read head 0 and queries 3, 4, 5 read
     head 1: it has to agree with attention on repeat_kv(k, 3) and repeat_kv(v, 3). Put the heads of
-    a group back in the order in which they came. (torch's own attention is for fused=True alone.)
+    a group back in the order in which they came.
     """
     q = draw(2, 6, 3, 4)
-    with _Calls() as calls:
-        said = {f"kv_heads = {n}": impl.grouped_attention(q, draw(2, n, 5, 4), draw(2, n, 5, 4))
-                for n in (6, 2, 1)}
-    return said | {"calls torch's": calls.fused}
+    return {f"kv_heads = {n}": impl.grouped_attention(q, draw(2, n, 5, 4), draw(2, n, 5, 4))
+            for n in (6, 2, 1)}
 
 
 @points(2)
@@ -276,7 +264,7 @@ def test_mask(impl, draw):
     A padding mask says which keys are tokens. What lies ahead stays hidden.
     """
     x, padding = draw(2, 5, 12), torch.ones(2, 1, 1, 5, dtype=torch.bool, device=draw.device)
-    padding[1, ..., :2] = False
+    padding[1, ..., :2] = False           # the first two queries of row 1 may look nowhere
     return {"causal": _layer(impl, draw)(x, mask=padding),
             "window": _layer(impl, draw, window=2)(x, mask=padding),
             "one mask per head": _layer(impl, draw)(x, mask=_mask(draw, 2, 6, 5, 5))}
@@ -290,12 +278,11 @@ def test_attend_to_more_keys(impl, draw):
     the window reaches.
     """
     said = {}
-    for fused in (False, True):
-        for name, window in (("causal", None), ("window", 3)):
-            layer = _layer(impl, draw, window=window, fused=fused)
-            for n in (1, 2):
-                said[f"{name}, {n} of 7, fused={fused}"] = layer.attend(
-                    draw(2, 6, n, 2), draw(2, 2, 7, 2), draw(2, 2, 7, 2))
+    for name, window in (("causal", None), ("window", 3)):
+        layer = _layer(impl, draw, window=window)
+        for n in (1, 2):
+            said[f"{name}, {n} of 7"] = layer.attend(
+                draw(2, 6, n, 2), draw(2, 2, 7, 2), draw(2, 2, 7, 2))
     return said
 
 
@@ -309,27 +296,6 @@ def test_attend_with_a_longer_mask(impl, draw):
     q, k, v = draw(2, 6, 2, 2), draw(2, 2, 4, 2), draw(2, 2, 4, 2)
     return {"9 columns": layer.attend(q, k, v, _mask(draw, 2, 1, 1, 9)[..., 1:]),
             "1 column": layer.attend(q, k, v, draw.ints(2, 2, 1, 2, 1) == 1)}
-
-
-@points(2)
-def test_fused(impl, draw):
-    """fused=True calls torch's F.scaled_dot_product_attention and changes no number.
-
-    It wants enable_gqa=True for fewer key/value heads, and either a mask or is_causal. Its is_causal
-    takes the queries for the first of the keys, so it fits only where there are as many of both.
-    """
-    x, padding = draw(2, 5, 12), torch.ones(2, 1, 1, 5, dtype=torch.bool, device=draw.device)
-    padding[1, ..., :2] = False           # the first two queries of row 1 may look nowhere
-    said = {}
-    for fused in (True, False):
-        plain = _layer(impl, draw, fused=fused)
-        with _Calls() as calls:
-            said[f"fused={fused}, causal"] = plain(x)
-        said |= {f"fused={fused} calls torch's": calls.fused,
-                 f"fused={fused}, padded": plain(x, mask=padding),
-                 f"fused={fused}, window": _layer(impl, draw, fused=fused, window=2)(x),
-                 f"fused={fused}, not causal": _layer(impl, draw, fused=fused, causal=False)(x)}
-    return said
 
 
 @points(2)

@@ -87,9 +87,9 @@ def test_rolling_at_random(impl, draw, dtype):
 
 @points(2)
 def test_attention_in_any_pieces(impl, draw):
-    """QK-norm, biases, no RoPE and the fused path: in pieces as in one."""
+    """QK-norm, biases and no RoPE: in pieces as in one."""
     said, x, cuts = {}, draw(2, 10, 12), (3, 1, 6)
-    for name, options in {"QK-norm": {"qk_norm": True}, "fused": {"fused": True},
+    for name, options in {"QK-norm": {"qk_norm": True},
                           "biases": {"qkv_bias": True, "o_bias": True}}.items():
         cache = impl.KVCache(2, 2, 12, 4, draw.float, draw.device)
         said[name] = in_pieces(attention_of(impl, draw, **options), cache, x, cuts)

@@ -43,7 +43,7 @@ def test_unusual_combinations(impl, draw):
                 "RMSNorm and ReLU": {"feed_forward": "mlp", "activation": "relu", "windows": [2, 4, 1]},
                 "one KV head": {"kv_heads": 1, "head_dim": 2, "qkv_bias": True, "layers": 1},
                 "pre-norm, sinusoidal": {"positions": "sinusoidal", "tie_embeddings": True},
-                "fused": {"fused": True, "qk_norm": True}}
+                "QK-norm": {"qk_norm": True}}
     for name, mixture in mixtures.items():
         said[name] = _model(impl, draw, **mixture)(ids)
     return said
