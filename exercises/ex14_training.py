@@ -38,7 +38,7 @@ def get_batch(
 
 def learning_rate(
     step: int, warmup: int, total: int, peak: float | int, floor: float | int = 0.0
-) -> float:
+) -> float | int:
     """The learning rate of a step, the first being step 0: a linear rise, then half a cosine.
 
     step < warmup: peak · (step + 1) / warmup. From there to total: floor + (peak − floor) ·

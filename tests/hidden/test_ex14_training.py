@@ -66,7 +66,15 @@ def test_clip_corners(impl, draw):
     return {"zeros": impl.clip_grad_norm([zero], 1), "zero gradient": zero.grad,
             "two dtypes": impl.clip_grad_norm([half, plain], 0.1),
             "clipped": [1 * half.grad, 1 * plain.grad],
-            "infinite": impl.clip_grad_norm([plain], float("inf")), "kept": 1 * plain.grad}
+            "infinite": impl.clip_grad_norm([plain], float("inf")), "kept": 1 * plain.grad,
+            **_clipped_tiny(impl, draw)}
+
+
+def _clipped_tiny(impl, draw):
+    """Of a length near 10⁻⁶, where the 10⁻⁶ below the line shows."""
+    tiny = nn.Parameter(draw(3))
+    tiny.grad = draw(3, scale=1e-6).clone()
+    return {"tiny": impl.clip_grad_norm([tiny], 1e-9), "tiny, clipped": 1e9 * tiny.grad}
 
 
 @points(2)
@@ -117,6 +125,7 @@ def test_train_step_refuses_early(impl, draw):
     impl.train_step(model, optimizer, [batch])
     nothing = batch[0], torch.full_like(batch[1], -100)
     refused = [raises(ValueError, lambda: impl.train_step(model, optimizer, [batch], -1.0), names="max_norm"),
+               raises(ValueError, lambda: impl.train_step(model, optimizer, [batch], 0), names="max_norm"),
                raises(ValueError, lambda: impl.train_step(model, optimizer, []), names="batches"),
                raises(ValueError, lambda: impl.train_step(model, optimizer, [nothing]), names="batches")]
     return {"refused": refused, "weights": _values(model), "steps": optimizer.steps,
@@ -128,7 +137,8 @@ def test_evaluate_corners(impl, draw):
     model, tokens = _model(draw), draw.ints(7, 31, 2)[:, 0]
     model.eval()
     return {"short": impl.evaluate(model, tokens[:4], 50), "filled": impl.evaluate(model, tokens, 10, 1),
-            "int32": impl.evaluate(model, tokens.int(), 7, 100), "pair": impl.evaluate(model, tokens[:2], 1),
+            "int32": impl.evaluate(model, tokens.int(), 7, 100),
+            "uint16": impl.evaluate(model, tokens.to(torch.uint16), 7), "pair": impl.evaluate(model, tokens[:2], 1),
             "still in eval mode": not model.training, "gradients": model[2].weight.grad is None}
 
 
