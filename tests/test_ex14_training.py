@@ -553,28 +553,6 @@ def test_checkpoint_damaged(impl, draw):
     return {**said, "nothing changed": _same(before, _everything(other))}
 
 
-def test_checkpoint_reaches_the_disk(impl, draw):
-    """When os.fsync is called, the whole checkpoint has left the program.
-
-    Python collects what is written, and hands it over when there is enough of it or the file is
-    closed; os.fsync forces only what was handed over. file.flush() hands over the rest.
-    """
-    run, sizes, fsync = _run(impl, draw), [], os.fsync
-
-    def listening(file):
-        sizes.append(os.fstat(file).st_size)
-        fsync(file)
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "checkpoint")
-        try:
-            os.fsync = listening
-            impl.save_checkpoint(path, *run[:2], 1, run[2])
-        finally:
-            os.fsync = fsync
-        return {"the whole file was forced to the disk": path.stat().st_size in sizes}
-
-
 @points(2)
 def test_checkpoint_full_disk(impl, draw):
     """Where the new checkpoint does not reach the disk, the error is raised and the old one stays.
