@@ -24,8 +24,10 @@ def hint(chapter: Chapter, part: str, number: int = 1) -> str:
     hints = exercise["hints"]
     if number not in hints:
         raise ValueError(f"this exercise has the hints {', '.join(map(str, hints))}, got {number}")
-    more = f"\n\nThe next one: python -m grader hint {chapter.number} {part} {number + 1}" if number + 1 in hints else ""
-    return f"{exercise['title']}, hint {number} of {len(hints)}\n\n{hints[number]}{more}"
+    said = f"{exercise['title']}, hint {number} of {len(hints)}\n\n{hints[number]}"
+    if number + 1 in hints:
+        said += f"\n\nThe next one: python -m grader hint {chapter.number} {part} {number + 1}"
+    return said
 
 
 def _exercises(chapter: Chapter) -> list[dict]:
