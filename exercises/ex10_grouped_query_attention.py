@@ -8,13 +8,11 @@ import torch
 from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex04_normalization import RMSNorm
-from .ex05_softmax import softmax
-from .ex09_attention import _must_fit, causal_mask
+from .ex09_attention import _must_fit, causal_mask, scaled_dot_product_attention
 
 
 def repeat_kv(
@@ -24,7 +22,7 @@ def repeat_kv(
 
     The plain way to grouped attention: it makes as many keys and values as there are queries.
 
-    Raises ValueError where groups is below 1.
+    Raises ValueError naming groups where it is below 1.
     """
     raise NotImplementedError
 
@@ -57,7 +55,8 @@ def sliding_window_mask(
     True = may look. The queries are the last of the keys: query i stands at position
     k_len − q_len + i. Beltagy et al., 2020 (arXiv 2004.05150).
 
-    Raises ValueError where window is below 1 or there are fewer keys than queries (naming k_len).
+    Raises ValueError naming window where it is below 1, and k_len where there are fewer keys than
+    queries.
     """
     raise NotImplementedError
 
@@ -71,11 +70,10 @@ class GroupedQueryAttention(nn.Module):
     qk_norm: q_norm and k_norm, RMSNorm(head_dim, norm_eps) on every head of q and k, before RoPE.
     rope: a RoPE for head_dim, which turns q and k.
     window: how many keys a query sees, itself among them; None is all.
-    fused: compute with torch's F.scaled_dot_product_attention instead of grouped_attention.
 
     Raises ValueError, naming the argument, where a size is below 1, kv_heads does not divide
     heads, heads does not divide d_model though head_dim is left out, rope is for another head_dim,
-    or there is a window without causal.
+    or there is a window without causal (naming window).
     """
 
     def __init__(
@@ -91,7 +89,6 @@ class GroupedQueryAttention(nn.Module):
         rope: nn.Module | None = None,
         window: int | None = None,
         causal: bool = True,
-        fused: bool = False,
     ):
         super().__init__()
         raise NotImplementedError
@@ -123,9 +120,8 @@ class GroupedQueryAttention(nn.Module):
         The module's own mask, causal or a window, takes the queries for the last of the keys. A
         given mask is ANDed with it. Where that has more columns than there are keys, its last
         columns count (the keys may be the newest of more); a single column counts for all keys.
-        No mask is made where it would hide nothing.
 
-        Raises ValueError where mask does not fit (batch, heads, q, k).
+        Raises ValueError naming mask where it does not fit (batch, heads, q, k).
         """
         raise NotImplementedError
 
@@ -135,5 +131,9 @@ class GroupedQueryAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        """project, then attend. Raises ValueError where x does not end in d_model features."""
+        """project, then attend.
+
+        Raises ValueError naming mask where it does not fit, and where x does not end in d_model
+        features.
+        """
         raise NotImplementedError

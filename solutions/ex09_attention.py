@@ -14,7 +14,7 @@ from .ex05_softmax import softmax
 from .ex08_feedforward import Dropout
 
 
-def _must_fit(mask: Bool[Tensor, "..."], shape: torch.Size) -> None:
+def _must_fit(mask: Bool[Tensor, "..."], shape: tuple[int, ...]) -> None:
     """Given: raise a ValueError unless mask broadcasts to shape and makes it no larger."""
     sizes = zip(reversed(mask.shape), reversed(shape))
     if mask.ndim > len(shape) or any(m not in (1, size) for m, size in sizes):
@@ -55,11 +55,10 @@ def attention_weights(
     """
     # BEGIN SOLUTION
     wide = torch.promote_types(q.dtype, torch.float32)
-    scale = q.shape[-1] ** -0.5
-    scores = (q.to(wide) * scale) @ k.to(wide).mT
+    scores = q.to(wide) @ k.to(wide).mT / q.shape[-1] ** 0.5
     if mask is not None:
         _must_fit(mask, scores.shape)
-        scores = scores.masked_fill_(~mask, -torch.inf)     # in place: memory takes the time
+        scores = scores.masked_fill(~mask, -torch.inf)
     return softmax(scores).to(q.dtype)
     # END SOLUTION
 
@@ -77,7 +76,7 @@ def scaled_dot_product_attention(
     query that may look nowhere gives zeros, and sends back a gradient of zero.
 
     Computed in at least float32, returned in the dtype of q. Raises ValueError where the mask does
-    not fit or dropout is not in [0, 1).
+    not fit (naming mask) or dropout is not in [0, 1).
     """
     # BEGIN SOLUTION
     wide = torch.promote_types(q.dtype, torch.float32)
@@ -139,8 +138,8 @@ class MultiHeadAttention(nn.Module):
         with its own. positions: where the tokens of x stand, for rope; 0 … seq − 1 if left out.
 
         Raises ValueError naming context where one is given to a module that is causal or has a
-        rope (both speak of positions within one sequence), and where x or context does not end
-        in d_model features.
+        rope (both speak of positions within one sequence), naming mask where it does not fit, and
+        where x or context does not end in d_model features.
         """
         # BEGIN SOLUTION
         if context is not None and (self.causal or self.rope is not None):
@@ -157,7 +156,7 @@ class MultiHeadAttention(nn.Module):
         if self.causal:
             past = causal_mask(x.shape[-2], device=x.device)
             if mask is not None:
-                _must_fit(mask, q.shape[:-1] + past.shape[-1:])
+                _must_fit(mask, (*q.shape[:-1], x.shape[-2]))
                 past = past & mask
             mask = past
         dropout = self.dropout if self.training else 0.0

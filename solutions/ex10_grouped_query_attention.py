@@ -8,13 +8,11 @@ import torch
 from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex04_normalization import RMSNorm
-from .ex05_softmax import softmax
-from .ex09_attention import _must_fit, causal_mask
+from .ex09_attention import _must_fit, causal_mask, scaled_dot_product_attention
 
 
 def repeat_kv(
@@ -24,7 +22,7 @@ def repeat_kv(
 
     The plain way to grouped attention: it makes as many keys and values as there are queries.
 
-    Raises ValueError where groups is below 1.
+    Raises ValueError naming groups where it is below 1.
     """
     # BEGIN SOLUTION
     if groups < 1:
@@ -51,22 +49,16 @@ def grouped_attention(
     does not fit. Ainslie et al., 2023 (arXiv 2305.13245).
     """
     # BEGIN SOLUTION
-    heads, q_len, head_dim = q.shape[-3:]
-    kv_heads = k.shape[-3]
+    heads, kv_heads = q.shape[-3], k.shape[-3]
     if heads % kv_heads:
         raise ValueError(f"kv_heads must divide heads = {heads}, got {kv_heads}")
-    wide = torch.promote_types(q.dtype, torch.float32)
-    rows = rearrange(q.to(wide) * head_dim**-0.5,
-                     "... (kv_heads groups) q d -> ... kv_heads (groups q) d", kv_heads=kv_heads)
-    scores = rows @ k.to(wide).mT
-    if mask is not None:        # it speaks of heads and queries: unstack them for it
-        scores = rearrange(scores, "... kv_heads (groups q) k -> ... (kv_heads groups) q k", q=q_len)
-        _must_fit(mask, scores.shape)
-        scores = scores.masked_fill_(~mask, -torch.inf)     # in place: memory takes the time
-        scores = rearrange(scores, "... (kv_heads groups) q k -> ... kv_heads (groups q) k",
-                           kv_heads=kv_heads)
-    out = softmax(scores) @ v.to(wide)
-    return rearrange(out, "... kv_heads (groups q) d -> ... (kv_heads groups) q d", q=q_len).to(q.dtype)
+    stack = "... (kv_heads groups) q d -> ... kv_heads (groups q) d"
+    if mask is not None:        # the same rows of it
+        scores_shape = (*q.shape[:-1], k.shape[-2])
+        _must_fit(mask, scores_shape)
+        mask = rearrange(mask.expand(scores_shape), stack, kv_heads=kv_heads)
+    out = scaled_dot_product_attention(rearrange(q, stack, kv_heads=kv_heads), k, v, mask)
+    return rearrange(out, "... kv_heads (groups q) d -> ... (kv_heads groups) q d", q=q.shape[-2])
     # END SOLUTION
 
 
@@ -78,7 +70,8 @@ def sliding_window_mask(
     True = may look. The queries are the last of the keys: query i stands at position
     k_len − q_len + i. Beltagy et al., 2020 (arXiv 2004.05150).
 
-    Raises ValueError where window is below 1 or there are fewer keys than queries (naming k_len).
+    Raises ValueError naming window where it is below 1, and k_len where there are fewer keys than
+    queries.
     """
     # BEGIN SOLUTION
     if window < 1:
@@ -100,11 +93,10 @@ class GroupedQueryAttention(nn.Module):
     qk_norm: q_norm and k_norm, RMSNorm(head_dim, norm_eps) on every head of q and k, before RoPE.
     rope: a RoPE for head_dim, which turns q and k.
     window: how many keys a query sees, itself among them; None is all.
-    fused: compute with torch's F.scaled_dot_product_attention instead of grouped_attention.
 
     Raises ValueError, naming the argument, where a size is below 1, kv_heads does not divide
     heads, heads does not divide d_model though head_dim is left out, rope is for another head_dim,
-    or there is a window without causal.
+    or there is a window without causal (naming window).
     """
 
     def __init__(
@@ -120,7 +112,6 @@ class GroupedQueryAttention(nn.Module):
         rope: nn.Module | None = None,
         window: int | None = None,
         causal: bool = True,
-        fused: bool = False,
     ):
         super().__init__()
         # BEGIN SOLUTION
@@ -142,7 +133,7 @@ class GroupedQueryAttention(nn.Module):
             raise ValueError(f"window must be at least 1 and needs causal=True, "
                              f"got {window} with causal={causal}")
         self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
-        self.window, self.causal, self.fused = window, causal, fused
+        self.window, self.causal = window, causal
         self.q_proj = Linear(d_model, heads * head_dim, bias=qkv_bias)
         self.k_proj = Linear(d_model, kv_heads * head_dim, bias=qkv_bias)
         self.v_proj = Linear(d_model, kv_heads * head_dim, bias=qkv_bias)
@@ -166,18 +157,15 @@ class GroupedQueryAttention(nn.Module):
         positions: where the tokens stand, for all rows or for each; 0 … seq − 1 where left out.
         """
         # BEGIN SOLUTION
-        asking, asked = self.heads, self.kv_heads
-        # q and k as one tensor: for a single token each call takes longer than its numbers do.
-        qk = split_heads(torch.cat([self.q_proj(x), self.k_proj(x)], dim=-1), asking + asked)
-        v = split_heads(self.v_proj(x), asked)
+        q = split_heads(self.q_proj(x), self.heads)
+        k = split_heads(self.k_proj(x), self.kv_heads)
+        v = split_heads(self.v_proj(x), self.kv_heads)
         if self.q_norm is not None:
-            q, k = qk.split([asking, asked], dim=1)
-            qk = torch.cat([self.q_norm(q), self.k_norm(k)], dim=1)
+            q, k = self.q_norm(q), self.k_norm(k)
         if self.rope is not None:
             if positions is not None:
                 positions = positions.unsqueeze(-2)         # the same for every head
-            qk = self.rope(qk, positions)
-        q, k = qk.split([asking, asked], dim=1)
+            q, k = self.rope(q, positions), self.rope(k, positions)
         return q, k, v
         # END SOLUTION
 
@@ -193,28 +181,19 @@ class GroupedQueryAttention(nn.Module):
         The module's own mask, causal or a window, takes the queries for the last of the keys. A
         given mask is ANDed with it. Where that has more columns than there are keys, its last
         columns count (the keys may be the newest of more); a single column counts for all keys.
-        No mask is made where it would hide nothing.
 
-        Raises ValueError where mask does not fit (batch, heads, q, k).
+        Raises ValueError naming mask where it does not fit (batch, heads, q, k).
         """
         # BEGIN SOLUTION
         q_len, k_len = q.shape[-2], k.shape[-2]
         if mask is not None:
             mask = mask[..., -k_len:]
-            _must_fit(mask, q.shape[:-1] + k.shape[-2:-1])
-        windowed = self.window is not None and self.window < k_len
-        causal = self.causal and q_len > 1              # one query is the last: it sees every key
-        # torch's is_causal makes no mask, but takes the queries for the first of the keys.
-        square = self.fused and causal and not windowed and mask is None and q_len == k_len
-        if windowed or causal and not square:
-            own = (sliding_window_mask(q_len, k_len, self.window, q.device) if windowed
-                   else causal_mask(q_len, k_len, q.device))
+            _must_fit(mask, (*q.shape[:-1], k_len))
+        if self.causal:
+            own = (causal_mask(q_len, k_len, q.device) if self.window is None
+                   else sliding_window_mask(q_len, k_len, self.window, q.device))
             mask = own if mask is None else own & mask
-        if self.fused:
-            out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, enable_gqa=True)
-        else:
-            out = grouped_attention(q, k, v, mask)
-        return self.o_proj(merge_heads(out))
+        return self.o_proj(merge_heads(grouped_attention(q, k, v, mask)))
         # END SOLUTION
 
     def forward(
@@ -223,7 +202,11 @@ class GroupedQueryAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        """project, then attend. Raises ValueError where x does not end in d_model features."""
+        """project, then attend.
+
+        Raises ValueError naming mask where it does not fit, and where x does not end in d_model
+        features.
+        """
         # BEGIN SOLUTION
         return self.attend(*self.project(x, positions), mask)
         # END SOLUTION

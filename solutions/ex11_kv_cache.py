@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from .ex07_rope import RoPE
+from .ex09_attention import _must_fit as _mask_must_fit
 from .ex10_grouped_query_attention import GroupedQueryAttention
 
 
@@ -46,7 +47,7 @@ class KVCache:
     keys and values: (batch, kv_heads, capacity, head_dim) each. length: how many positions are
     filled, always the first ones. Without a dtype it is torch's default, float32.
 
-    Raises ValueError where a size is below 1.
+    Raises ValueError naming a size that is below 1.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class RollingKVCache:
     p mod window, over position p − window, which nobody will ask for again. length: how many
     positions were ever seen, so that the next one is known; it may be above window.
 
-    Raises ValueError where a size is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
+    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
     """
 
     def __init__(
@@ -203,15 +204,15 @@ class CachedAttention(GroupedQueryAttention):
         if cache is None:
             return super().forward(x, mask, positions)
         batch, seq, _ = x.shape
-        shape = (batch, self.heads, seq, cache.length + seq)
         if not self.causal:
             raise ValueError("causal must be True with a cache: old tokens cannot see new ones")
         if isinstance(cache, RollingKVCache) and not (self.window and self.window <= cache.window):
             raise ValueError(f"cache keeps {cache.window} positions, the layer's window is {self.window}")
-        if mask is not None and any(n not in (1, m) for n, m in zip(mask.shape[::-1], shape[::-1])):
-            raise ValueError(f"mask must broadcast to {shape}, all keys so far, got {tuple(mask.shape)}")
+        end = cache.length + seq
+        if mask is not None:
+            _mask_must_fit(mask, (batch, self.heads, seq, end))
         if positions is None:
-            positions = torch.arange(cache.length, cache.length + seq, device=x.device)
+            positions = torch.arange(cache.length, end, device=x.device)
         q, k, v = self.project(x, positions)
         k, v = cache.update(k, v)
         return self.attend(q, k, v, mask)

@@ -18,7 +18,6 @@ from solutions.ex10_grouped_query_attention import (
 )
 
 D_MODEL, BATCH, SEQ = 24, 2, 9
-FUSED = pytest.mark.parametrize("fused", [False, True])
 
 
 def theirs(kind, heads, kv_heads, head_dim, **options):
@@ -57,30 +56,26 @@ def compare(config, module, ours, mask, positions=None, given=None, dtype=torch.
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-4, atol=1e-4, msg=name)
 
 
-@FUSED
 @pytest.mark.parametrize("heads, kv_heads, head_dim", [(6, 6, 4), (6, 2, 4), (6, 1, 4), (4, 2, 10)])
 @pytest.mark.parametrize("bias", [False, True])
-def test_llamas_attention(heads, kv_heads, head_dim, bias, fused):
+def test_llamas_attention(heads, kv_heads, head_dim, bias):
     torch.manual_seed(0)
     config, module = theirs("llama", heads, kv_heads, head_dim, attention_bias=bias)
     ours = GroupedQueryAttention(D_MODEL, heads, kv_heads, head_dim, qkv_bias=bias, o_bias=bias,
-                                 rope=RoPE(head_dim, 64), fused=fused)
+                                 rope=RoPE(head_dim, 64))
     compare(config, module, ours, causal_mask(SEQ))
 
 
-@FUSED
-def test_qwen3s_attention(fused):
+def test_qwen3s_attention():
     """QK-norm, and heads that are wider together than the model."""
     torch.manual_seed(0)
     config, module = theirs("qwen3", 4, 2, 16, rms_norm_eps=1e-3)
-    ours = GroupedQueryAttention(D_MODEL, 4, 2, 16, qk_norm=True, norm_eps=1e-3, rope=RoPE(16, 64),
-                                 fused=fused)
+    ours = GroupedQueryAttention(D_MODEL, 4, 2, 16, qk_norm=True, norm_eps=1e-3, rope=RoPE(16, 64))
     compare(config, module, ours, causal_mask(SEQ))
 
 
-@FUSED
 @pytest.mark.parametrize("window", [1, 4, SEQ, 20])
-def test_mistrals_window_is_ours(window, fused):
+def test_mistrals_window_is_ours(window):
     """transformers' own sliding_window mask, made by its masking functions."""
     from transformers.masking_utils import create_sliding_window_causal_mask
 
@@ -93,15 +88,14 @@ def test_mistrals_window_is_ours(window, fused):
         past_key_values=None, position_ids=torch.arange(SEQ)[None], allow_is_causal_skip=False)
     config._attn_implementation = "eager"
     assert torch.equal(mask[0, 0], sliding_window_mask(SEQ, SEQ, window))
-    ours = GroupedQueryAttention(D_MODEL, 6, 2, 4, rope=RoPE(4, 64), window=window, fused=fused)
+    ours = GroupedQueryAttention(D_MODEL, 6, 2, 4, rope=RoPE(4, 64), window=window)
     compare(config, module, ours, mask[0, 0])
 
 
-@FUSED
-def test_padded_rows_with_positions_of_their_own(fused):
+def test_padded_rows_with_positions_of_their_own():
     torch.manual_seed(0)
     config, module = theirs("qwen3", 4, 2, 8)
-    ours = GroupedQueryAttention(D_MODEL, 4, 2, 8, qk_norm=True, rope=RoPE(8, 64), fused=fused)
+    ours = GroupedQueryAttention(D_MODEL, 4, 2, 8, qk_norm=True, rope=RoPE(8, 64))
     positions = torch.stack([torch.arange(SEQ), torch.arange(SEQ) + 30])
     given = torch.ones(BATCH, 1, 1, SEQ, dtype=torch.bool)
     given[1, ..., 3] = False
@@ -145,37 +139,26 @@ def test_repeat_kv_is_transformers():
 
 
 @pytest.mark.parametrize("window", [None, 3])
-def test_fused_is_own_attention(window):
-    """Through the module: every mask, fewer queries than keys, blind queries, and gradients."""
+def test_the_module_is_torchs_attention(window):
+    """Through attend: every mask, fewer queries than keys, blind queries, and gradients."""
     torch.manual_seed(0)
-    own = GroupedQueryAttention(12, 6, 2, window=window)
-    fused = GroupedQueryAttention(12, 6, 2, window=window, fused=True)
-    fused.load_state_dict(own.state_dict())
+    layer = GroupedQueryAttention(12, 6, 2, window=window)
     padding = torch.ones(2, 1, 1, 7, dtype=torch.bool)
     padding[1, ..., :6] = False
     for q_len in (1, 2, 7):
+        own = sliding_window_mask(q_len, 7, window or 7)
         for mask in (None, padding, torch.rand(2, 6, q_len, 7) > 0.5, torch.rand(2, 1, 1, 9) > 0.5):
+            seen = own if mask is None else own & mask[..., -7:]
+
+            def torchs(q, k, v):
+                out = F.scaled_dot_product_attention(q, k, v, seen, enable_gqa=True)
+                return layer.o_proj(out.transpose(1, 2).flatten(2))
+
             q, k, v = torch.randn(2, 6, q_len, 2), torch.randn(2, 2, 7, 2), torch.randn(2, 2, 7, 2)
             pull, answers = torch.randn(2, q_len, 12), []
-            for layer in (own, fused):
+            for attend in (lambda q, k, v: layer.attend(q, k, v, mask), torchs):
                 leaves = [x.clone().requires_grad_() for x in (q, k, v)]
-                out = layer.attend(*leaves, mask)
+                out = attend(*leaves)
                 answers.append([out, *torch.autograd.grad(out, leaves, pull)])
             for mine, theirs in zip(*answers):
                 torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
-
-
-def test_no_mask_is_made_where_none_is_needed(monkeypatch):
-    """One token and no window; and a square that torch's is_causal covers."""
-    from solutions import ex10_grouped_query_attention as chapter
-
-    def refuse(*args):
-        raise AssertionError("a mask was made")
-
-    monkeypatch.setattr(chapter, "causal_mask", refuse)
-    monkeypatch.setattr(chapter, "sliding_window_mask", refuse)
-    q, k = torch.randn(1, 4, 1, 2), torch.randn(1, 2, 6, 2)
-    for fused in (False, True):
-        for window in (None, 6):
-            GroupedQueryAttention(8, 4, 2, window=window, fused=fused).attend(q, k, k)
-    GroupedQueryAttention(8, 4, 2, fused=True)(torch.randn(2, 5, 8))

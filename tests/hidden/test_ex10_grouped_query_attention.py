@@ -39,9 +39,9 @@ def test_grouped_attention_of_views(impl, draw):
 def test_one_token(impl, draw):
     """A text of one token, alone or in a batch, with everything switched on."""
     for_head = _rope(impl, 4, 8)
-    return [draw.fill(impl.GroupedQueryAttention(6, 4, 2, head_dim=4, qk_norm=True, rope=for_head,
-                                                 window=1, fused=fused))(draw(batch, 1, 6))
-            for fused in (False, True) for batch in (1, 3)]
+    layer = draw.fill(impl.GroupedQueryAttention(6, 4, 2, head_dim=4, qk_norm=True, rope=for_head,
+                                                 window=1))
+    return [layer(draw(batch, 1, 6)) for batch in (1, 3)]
 
 
 @dtypes("bfloat16", "float16")
@@ -53,18 +53,15 @@ def test_module_in_half_precision(impl, draw, dtype):
 
 
 @points(2)
-def test_fused_gradients(impl, draw):
-    """fused=True has the gradients of own attention, with a window, a mask and blind queries."""
-    said = {}
-    for fused in (False, True):
-        layer = draw.fill(impl.GroupedQueryAttention(16, 4, 2, window=3, qk_norm=True, fused=fused))
-        x = draw(6, 10, 16).requires_grad_()
-        mask = torch.ones(6, 1, 1, 10, dtype=torch.bool, device=draw.device)
-        mask[0, ..., :3] = False
-        (layer(x, mask=mask) * draw(6, 10, 16)).sum().backward()
-        said |= {f"grad of x, fused={fused}": x.grad,
-                 **{f"grad of {name}, fused={fused}": p.grad for name, p in layer.named_parameters()}}
-    return said
+def test_gradients_of_windows_and_blind_queries(impl, draw):
+    """With a window, a mask and queries that may look nowhere, gradients are finite and right."""
+    layer = draw.fill(impl.GroupedQueryAttention(16, 4, 2, window=3, qk_norm=True))
+    x = draw(6, 10, 16).requires_grad_()
+    mask = torch.ones(6, 1, 1, 10, dtype=torch.bool, device=draw.device)
+    mask[0, ..., :3] = False
+    (layer(x, mask=mask) * draw(6, 10, 16)).sum().backward()
+    return {"grad of x": x.grad,
+            **{f"grad of {name}": p.grad for name, p in layer.named_parameters()}}
 
 
 def test_token_by_token(impl, draw):
@@ -93,16 +90,41 @@ def test_mask_that_does_not_fit(impl, draw):
         mask = torch.ones(*shape, dtype=torch.bool, device=draw.device)
         said[f"function, {shape}"] = raises(
             ValueError, lambda: impl.grouped_attention(q, k, k, mask), names="mask")
-        for fused in (False, True):
-            layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2, fused=fused))
-            said[f"fused={fused}, {shape}"] = raises(ValueError, lambda: layer(x, mask=mask), names="mask")
+        layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2))
+        said[f"module, {shape}"] = raises(ValueError, lambda: layer(x, mask=mask), names="mask")
     return said
 
 
 def test_wrong_width(impl, draw):
-    """An x that does not end in d_model features raises a ValueError that names x."""
+    """An x that does not end in d_model features raises a ValueError."""
     layer = impl.GroupedQueryAttention(8, 4, 2)
-    return raises(ValueError, lambda: layer(draw(2, 5, 6)), names="x")
+    return raises(ValueError, lambda: layer(draw(2, 5, 6)))
+
+
+@dtypes("float16", "bfloat16")
+def test_dtype_of_q(impl, draw, dtype):
+    """Queries of half precision with keys and values in float32: the answer has the dtype of q."""
+    q, k, v = draw(4, 3, 4).to(dtype), draw(2, 5, 4), draw.uniform(2, 5, 4)
+    mask = draw.ints(2, 3, 5) == 1
+    mask[..., 0] = True
+    return {"no mask": impl.grouped_attention(q, k, v), "masked": impl.grouped_attention(q, k, v, mask)}
+
+
+@points(2)
+def test_module_of_views(impl, draw):
+    """x may be a view with axes swapped; so may the q, k and v that attend is given."""
+    layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2, qk_norm=True, window=3))
+    q, k, v = (draw(2, 5, n, 2).transpose(1, 2) for n in (4, 2, 2))
+    return {"batch and seq": layer(draw(5, 2, 8).transpose(0, 1)),
+            "seq and features": layer(draw(2, 8, 5).mT),
+            "every other token": layer(draw(2, 10, 8)[:, ::2]), "attend": layer.attend(q, k, v)}
+
+
+def test_sizes_of_one(impl, draw):
+    """One feature, one head, a head of one feature, a window of one, one token."""
+    return {str(sizes): draw.fill(impl.GroupedQueryAttention(
+                *sizes, qkv_bias=True, o_bias=True, window=1))(draw(1, seq, sizes[0]))
+            for sizes, seq in (((1, 1, 1), 1), ((4, 1, 1, 1), 3), ((1, 2, 1, 3), 2), ((4, 4, 4), 3))}
 
 
 def test_moves_with_the_module(impl, draw):
