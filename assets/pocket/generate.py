@@ -12,6 +12,7 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from solutions.ex13_transformer import use_torch_kernels  # noqa: E402
 from solutions.ex15_generation import stream  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 
@@ -24,7 +25,8 @@ def main() -> None:
     parser.add_argument("--top-p", type=float, default=0.95)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    model, tokenizer = load_pretrained(HERE, dtype=torch.float32), load_tokenizer(HERE)
+    model = use_torch_kernels(load_pretrained(HERE, dtype=torch.float32))
+    tokenizer = load_tokenizer(HERE)
     print(asked.prompt, end="", flush=True)
     try:
         for piece in stream(model, tokenizer, asked.prompt, asked.tokens,

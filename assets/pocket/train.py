@@ -31,7 +31,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
-from solutions.ex13_transformer import POCKET, Transformer, count_parameters, flops_per_token  # noqa: E402
+from solutions.ex13_transformer import (  # noqa: E402
+    POCKET,
+    Transformer,
+    count_parameters,
+    flops_per_token,
+    use_torch_kernels,
+)
 from solutions.ex14_training import (  # noqa: E402
     AdamW,
     bits_per_byte,
@@ -140,7 +146,7 @@ def faster_in_bfloat16(device: str) -> bool:
 def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Console) -> Transformer:
     """STEPS steps, from the last checkpoint where there is one; training.csv holds the losses."""
     torch.manual_seed(0)
-    model = Transformer(replace(POCKET, fused=True, dropout=DROPOUT)).to(device)
+    model = use_torch_kernels(Transformer(replace(POCKET, dropout=DROPOUT))).to(device)
     optimizer = AdamW(parameter_groups(model, WEIGHT_DECAY), PEAK, betas=(0.9, 0.95))
     rng = torch.Generator().manual_seed(0)
     RUN.mkdir(exist_ok=True)
@@ -225,7 +231,8 @@ def trigram_bits(train_on: bytes, test_on: bytes) -> float:
 
 def write_card(texts: list[str], held_out: list[str], tokens: int, held_out_tokens: torch.Tensor) -> None:
     """README.md: what the model is, what it was measured at, and what it says, unselected."""
-    model, tokenizer = load_pretrained(HERE, dtype=torch.float32), load_tokenizer(HERE)
+    model = use_torch_kernels(load_pretrained(HERE, dtype=torch.float32))
+    tokenizer = load_tokenizer(HERE)
     loss = evaluate(model, held_out_tokens, SEQ)
     held_out_bytes = joined(held_out).encode()
     with (HERE / "training.csv").open() as file:

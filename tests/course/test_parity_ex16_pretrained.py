@@ -5,7 +5,6 @@ import random
 import struct
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,7 @@ from transformers import (
 from solutions import ex16_pretrained
 from solutions.ex01_tokens import Tokenizer, train_bpe
 from solutions.ex07_rope import interleaved_to_half
-from solutions.ex13_transformer import GPT2, LLAMA_3_2_1B, QWEN3_0_6B
+from solutions.ex13_transformer import GPT2, LLAMA_3_2_1B, QWEN3_0_6B, use_torch_kernels
 from solutions.ex13_transformer import POCKET as PRESET
 from solutions.ex16_pretrained import (
     LibraryTokenizer,
@@ -509,9 +508,7 @@ def test_nothing_unpickles():
     assert "torch.load" not in source and "import pickle" not in source
 
 
-def test_what_a_loaded_config_can_still_change(tmp_path):
-    """A loaded model may be rebuilt with PyTorch's attention kernel: the same numbers."""
-    theirs = hugging("llama")
-    mine = load_pretrained(save(theirs, tmp_path))
-    fused = build_model(replace(mine.config, fused=True), convert_llama(read_tensors(tmp_path)))
-    assert_same_model(fused, theirs)
+@pytest.mark.parametrize("name", ["gpt2", "llama-yarn-biases", "qwen3-windows"])
+def test_a_loaded_model_on_torchs_kernels(name, tmp_path):
+    theirs = hugging(name)
+    assert_same_model(use_torch_kernels(load_pretrained(save(theirs, tmp_path))), theirs)
