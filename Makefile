@@ -3,7 +3,7 @@ PYTHON ?= python3
 PROMPT ?= The for statement
 BIN := .venv/bin
 
-.PHONY: check test watch notebooks bench stubs pictures lint generate pocket
+.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket
 
 check: .venv/student          ## grade exercises/ and show the board
 	$(BIN)/python -m grader check
@@ -24,6 +24,9 @@ notebooks: .venv/student      ## run every lesson on fresh stubs and keep its ou
 
 bench: .venv/student          ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m tests.course.bench
+
+mutants: .venv/maintainer     ## faults in the solutions that no check notices: make mutants CHAPTER=09
+	$(BIN)/python -m tests.course.mutants $(CHAPTER)
 
 generate: .venv/student       ## continue a text: make generate PROMPT="The for statement"
 	$(BIN)/python assets/pocket/generate.py "$(PROMPT)"

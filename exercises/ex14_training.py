@@ -27,23 +27,25 @@ def get_batch(
 
     The starts are torch.randint(length − seq_len, (batch,), generator=rng): every place at which
     seq_len + 1 tokens fit, equally likely. Both answers are int64, on the device of tokens, each
-    in memory of its own. tokens may be of any integer dtype, such as uint16.
+    in memory of its own. tokens may be of any integer dtype, such as uint16, and a text of many
+    gigabytes: only what is returned is read and made int64, never the whole text.
 
-    Raises ValueError where batch or seq_len is below 1, or tokens are not more than seq_len.
+    Raises ValueError, naming the argument, where batch or seq_len is below 1, or tokens are not
+    more than seq_len.
     """
     raise NotImplementedError
 
 
 def learning_rate(
     step: int, warmup: int, total: int, peak: float | int, floor: float | int = 0.0
-) -> float:
+) -> float | int:
     """The learning rate of a step, the first being step 0: a linear rise, then half a cosine.
 
     step < warmup: peak · (step + 1) / warmup. From there to total: floor + (peak − floor) ·
     ½ (1 + cos π t), where t = (step − warmup) / (total − warmup). From total on: floor.
 
-    Raises ValueError where step or warmup is below 0, total is below warmup, or floor is not
-    in 0 … peak. Loshchilov and Hutter, 2016 (arXiv 1608.03983).
+    Raises ValueError, naming the argument, where step or warmup is below 0, total is below warmup,
+    or floor is not in 0 … peak. Loshchilov and Hutter, 2016 (arXiv 1608.03983).
     """
     raise NotImplementedError
 
@@ -54,8 +56,9 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     norm = √(Σ g²) over every number of every gradient; where it is above max_norm, each gradient
     is multiplied in place by max_norm / (norm + 10⁻⁶). Parameters without a gradient are passed
     over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
+    The parameters of one model may lie on several devices.
 
-    Raises ValueError where max_norm is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
     """
     raise NotImplementedError
 
@@ -69,7 +72,8 @@ class AdamW(torch.optim.Optimizer):
     p ← p − lr · m̂ / (√v̂ + eps),   m̂ = m / (1 − β₁ᵗ),   v̂ = v / (1 − β₂ᵗ)
 
     The state of p is a dict of step (an int), m and v. Options may differ by parameter group.
-    Raises ValueError where lr, eps or weight_decay is below 0, or a beta is not in [0, 1).
+    Raises ValueError, naming the argument, where lr, eps or weight_decay is below 0, or one of
+    betas is not in [0, 1).
     Loshchilov and Hutter, 2017 (arXiv 1711.05101).
     """
 
@@ -88,6 +92,7 @@ class AdamW(torch.optim.Optimizer):
         """Move every parameter that has a gradient.
 
         closure: called first, with gradients on, where it is given; its loss is returned.
+        Raises ValueError where a gradient is sparse, before any parameter or its state has changed.
         """
         raise NotImplementedError
 
@@ -98,7 +103,7 @@ def parameter_groups(model: nn.Module, weight_decay: float | int) -> list[dict]:
     Norm weights and biases have one axis; pulling them to zero would switch features off.
     Each group is a dict of params (in the model's order, each once) and weight_decay.
 
-    Raises ValueError where weight_decay is below 0.
+    Raises ValueError naming weight_decay where it is below 0.
     """
     raise NotImplementedError
 
@@ -108,16 +113,19 @@ def train_step(
     optimizer: torch.optim.Optimizer,
     batches: Sequence[tuple[Tensor, Tensor]],
     max_norm: float | int = 1.0,
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> tuple[float, float]:
     """One step of the optimizer on several (inputs, targets), as if they were one large batch.
 
-    Each batch counts by its share of the kept targets (those that are not IGNORED), so that the
-    accumulated gradient is that of the mean loss over all of them. Old gradients are dropped
-    first. What is clipped is the gradient of the optimizer's parameters, all groups together.
-    Returns (that mean loss in nats, the gradient's norm before clipping).
+    loss(logits, targets) is the mean over a batch's kept targets, those that are not IGNORED; the
+    default is lesson 05's. Each batch counts by its share of all kept targets, so that the
+    accumulated gradient is that of the mean loss over all of them; a batch that keeps none is
+    passed over. Each goes backward before the next goes forward: memory holds one batch at a time.
+    Old gradients are dropped first. What is clipped is the gradient of the optimizer's parameters,
+    all groups together. Returns (that mean loss in nats, the gradient's norm before clipping).
 
-    Raises ValueError where max_norm is not above 0, or batches are empty or hold no kept target;
-    nothing is changed then.
+    Raises ValueError, naming the argument, where max_norm is not above 0, or batches are empty or
+    hold no kept target; nothing is changed then.
     """
     raise NotImplementedError
 
@@ -132,7 +140,8 @@ def evaluate(
     first is a target once; the last window may be shorter. batch windows go through the model at
     a time. Every module's mode is put back.
 
-    Raises ValueError where seq_len or batch is below 1, or there are fewer than 2 tokens.
+    Raises ValueError, naming the argument, where seq_len or batch is below 1, or there are fewer
+    than 2 tokens.
     """
     raise NotImplementedError
 
@@ -141,7 +150,7 @@ def bits_per_byte(loss: float | int, tokens: int, n_bytes: int) -> float:
     """What a text costs in bits for each of its bytes, by a loss in nats for each of its tokens.
 
     loss · tokens / (ln 2 · n_bytes). Unlike the loss, it can be compared between tokenizers.
-    Raises ValueError where tokens or n_bytes is below 1.
+    Raises ValueError, naming the argument, where tokens or n_bytes is below 1.
     """
     raise NotImplementedError
 
@@ -164,8 +173,8 @@ def save_checkpoint(
 
 
 def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
-    """Given: the shape of each of a model's weights, the size of each of an optimizer's groups."""
-    return ({name: tuple(weight.shape) for name, weight in weights.items()},
+    """Given: shape and dtype of each of a model's weights, the size of each of an optimizer's groups."""
+    return ({name: (weight.shape, weight.dtype) for name, weight in weights.items()},
             [len(group["params"]) for group in states["param_groups"]])
 
 
@@ -174,8 +183,9 @@ def load_checkpoint(
 ) -> int:
     """Put a checkpoint's weights and states back into these objects, and return its step.
 
-    Raises ValueError, and changes nothing, where the file was cut short or a byte of it differs
-    (its SHA-256 is not the one inside), or where weights or parameter groups have other names or
-    sizes than these objects have. It is read with weights_only=True, so that it can run no code.
+    Raises ValueError naming path, and changes nothing, where the file was cut short or a byte of it
+    differs (its SHA-256 is not the one inside), or where weights have other names, shapes or dtypes
+    than this model's, or parameter groups other sizes than this optimizer's (_layout tells both).
+    It is read with weights_only=True, so that it can run no code.
     """
     raise NotImplementedError

@@ -2,7 +2,7 @@
 
 A model gives one logit per token of its vocabulary. Filters take tokens out, a temperature sharpens
 or flattens what is left, and one random number picks. The token joins the text; the model is asked
-again.
+again. Filters return new logits and leave those that they are given as they are.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ def apply_temperature(
 ) -> Float[Tensor, "*batch vocab"]:
     """logits / temperature: below 1 the likely tokens gain, above 1 the unlikely ones.
 
-    Raises ValueError where temperature is not above 0.
+    Raises ValueError naming temperature where it is not above 0.
     """
     raise NotImplementedError
 
@@ -67,8 +67,8 @@ def repetition_penalty(
     Each of them once, however often it occurs. penalty = 1 changes nothing, one below 1 invites
     repetition. ids has a list for each row; it may be empty.
 
-    Raises ValueError where penalty is not above 0 or ids is not one list per row. Keskar et al.,
-    2019 (arXiv 1909.05858).
+    Raises ValueError where penalty is not above 0, and one naming ids where they are not one list
+    per row. Keskar et al., 2019 (arXiv 1909.05858).
     """
     raise NotImplementedError
 
@@ -113,11 +113,16 @@ class Sampling:
     def __post_init__(self):
         """Given: try every setting on a vocabulary of one token, before any model has run."""
         one = torch.zeros(1, 1)
-        repetition_penalty(one, [[]], self.repetition_penalty)
-        if self.temperature != 0:
-            apply_temperature(one, self.temperature)
-        for keep, limit in self.filters():
-            keep(one, limit)
+        uses = {"repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
+                "temperature": lambda: self.temperature == 0 or apply_temperature(one, self.temperature),
+                "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
+                "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
+                "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
+        for field, use in uses.items():
+            try:
+                use()
+            except ValueError as error:
+                raise ValueError(f"{field}: {error}") from error
 
     def filters(self) -> list[tuple[Callable, float | int]]:
         """Given: the filters in use, in order, each with its limit."""
@@ -170,8 +175,9 @@ def decode_steps(
 ) -> Iterator[list[int | None]]:
     """The new tokens step by step: for each row its next id, or None once it has stopped.
 
-    Ends after max_new_tokens steps, or before a step in which no row has anything to say. A row
-    stops at the first id out of stop, which is not given out. Prompts of unequal length are
+    Each step is one forward pass. Ends after max_new_tokens of them, or before a step in which no
+    row has anything to say. A row stops at the first id out of stop, which is not given out; stop
+    is read once, so it may be an iterator. Prompts of unequal length are
     padded on the left, with a mask that hides the padding and positions for each row, so that no
     row sees its neighbours or its padding: each says what it would say alone.
 

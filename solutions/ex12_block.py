@@ -23,7 +23,7 @@ class PreNormBlock(nn.Module):
     The four parts are given as modules and kept under these names, so one class serves every
     model whose blocks are pre-norm. Nothing but these sums ever touches the stream x itself.
 
-    Raises ValueError where dropout is not in [0, 1). Radford et al., 2019 (GPT-2); Xiong et al.,
+    Raises ValueError where dropout is not in [0, 1), as Dropout does. Radford et al., 2019 (GPT-2); Xiong et al.,
     2020 (arXiv 2002.04745).
     """
 
@@ -73,8 +73,8 @@ class PostNormBlock(nn.Module):
     feed_forward: MLP with biases. The same dropout also falls inside them, on the attention
     weights and on the MLP's hidden numbers, as in torch.nn.TransformerEncoderLayer.
 
-    Raises ValueError where a size is bad, the activation unknown or dropout not in [0, 1).
-    Vaswani et al., 2017 (arXiv 1706.03762).
+    Raises ValueError where a size is bad, the activation unknown or dropout not in [0, 1), as
+    the parts do. Vaswani et al., 2017 (arXiv 1706.03762).
     """
 
     def __init__(
@@ -162,7 +162,8 @@ def scaled_residual_init(module: nn.Module, layers: int) -> None:
     The weights that end a branch, those of the submodules called o_proj and down at any depth, are
     multiplied by 1 / √(2 · layers): a stream of `layers` blocks is a sum of 2 · layers terms, and
     the scale keeps the sum's variance at that of one term. Biases stay. To be called once, on fresh
-    weights. Raises ValueError where layers is below 1. Radford et al., 2019 (GPT-2), section 2.3.
+    weights. Raises ValueError naming layers where it is below 1, before any weight has changed.
+    Radford et al., 2019 (GPT-2), section 2.3.
     """
     # BEGIN SOLUTION
     if layers < 1:

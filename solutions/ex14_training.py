@@ -27,9 +27,11 @@ def get_batch(
 
     The starts are torch.randint(length − seq_len, (batch,), generator=rng): every place at which
     seq_len + 1 tokens fit, equally likely. Both answers are int64, on the device of tokens, each
-    in memory of its own. tokens may be of any integer dtype, such as uint16.
+    in memory of its own. tokens may be of any integer dtype, such as uint16, and a text of many
+    gigabytes: only what is returned is read and made int64, never the whole text.
 
-    Raises ValueError where batch or seq_len is below 1, or tokens are not more than seq_len.
+    Raises ValueError, naming the argument, where batch or seq_len is below 1, or tokens are not
+    more than seq_len.
     """
     # BEGIN SOLUTION
     for name, size in {"batch": batch, "seq_len": seq_len}.items():
@@ -37,22 +39,23 @@ def get_batch(
             raise ValueError(f"{name} must be at least 1, got {size}")
     if len(tokens) <= seq_len:
         raise ValueError(f"tokens must be more than seq_len = {seq_len}, got {len(tokens)}")
-    starts = torch.randint(len(tokens) - seq_len, (batch,), generator=rng, device=rng.device)
-    places = starts.to(tokens.device)[:, None] + torch.arange(seq_len, device=tokens.device)
-    return tokens[places].long(), tokens[places + 1].long()
+    starts = torch.randint(len(tokens) - seq_len, (batch,), generator=rng, device=rng.device).tolist()
+    inputs = torch.stack([tokens[start:start + seq_len].long() for start in starts])
+    targets = torch.stack([tokens[start + 1:start + 1 + seq_len].long() for start in starts])
+    return inputs, targets
     # END SOLUTION
 
 
 def learning_rate(
     step: int, warmup: int, total: int, peak: float | int, floor: float | int = 0.0
-) -> float:
+) -> float | int:
     """The learning rate of a step, the first being step 0: a linear rise, then half a cosine.
 
     step < warmup: peak · (step + 1) / warmup. From there to total: floor + (peak − floor) ·
     ½ (1 + cos π t), where t = (step − warmup) / (total − warmup). From total on: floor.
 
-    Raises ValueError where step or warmup is below 0, total is below warmup, or floor is not
-    in 0 … peak. Loshchilov and Hutter, 2016 (arXiv 1608.03983).
+    Raises ValueError, naming the argument, where step or warmup is below 0, total is below warmup,
+    or floor is not in 0 … peak. Loshchilov and Hutter, 2016 (arXiv 1608.03983).
     """
     # BEGIN SOLUTION
     if step < 0:
@@ -66,7 +69,7 @@ def learning_rate(
     if step < warmup:
         return peak * (step + 1) / warmup
     if step >= total:
-        return float(floor)
+        return floor
     done = (step - warmup) / (total - warmup)
     return floor + (peak - floor) * 0.5 * (1 + math.cos(math.pi * done))
     # END SOLUTION
@@ -78,8 +81,9 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     norm = √(Σ g²) over every number of every gradient; where it is above max_norm, each gradient
     is multiplied in place by max_norm / (norm + 10⁻⁶). Parameters without a gradient are passed
     over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
+    The parameters of one model may lie on several devices.
 
-    Raises ValueError where max_norm is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
     """
     # BEGIN SOLUTION
     if not max_norm > 0:
@@ -87,11 +91,11 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return torch.zeros(())
-    wide = [torch.promote_types(g.dtype, torch.float32) for g in gradients]
-    norm = torch.stack([g.norm(dtype=d) for g, d in zip(gradients, wide)]).norm()
+    norms = [g.norm(dtype=torch.promote_types(g.dtype, torch.float32)) for g in gradients]
+    norm = torch.stack([n.to(norms[0].device) for n in norms]).norm()
     scale = (max_norm / (norm + 1e-6)).clamp(max=1)
     for gradient in gradients:
-        gradient.mul_(scale)
+        gradient.mul_(scale.to(gradient.device))
     return norm
     # END SOLUTION
 
@@ -105,7 +109,8 @@ class AdamW(torch.optim.Optimizer):
     p ← p − lr · m̂ / (√v̂ + eps),   m̂ = m / (1 − β₁ᵗ),   v̂ = v / (1 − β₂ᵗ)
 
     The state of p is a dict of step (an int), m and v. Options may differ by parameter group.
-    Raises ValueError where lr, eps or weight_decay is below 0, or a beta is not in [0, 1).
+    Raises ValueError, naming the argument, where lr, eps or weight_decay is below 0, or one of
+    betas is not in [0, 1).
     Loshchilov and Hutter, 2017 (arXiv 1711.05101).
     """
 
@@ -131,12 +136,16 @@ class AdamW(torch.optim.Optimizer):
         """Move every parameter that has a gradient.
 
         closure: called first, with gradients on, where it is given; its loss is returned.
+        Raises ValueError where a gradient is sparse, before any parameter or its state has changed.
         """
         # BEGIN SOLUTION
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if any(p.grad is not None and p.grad.is_sparse
+               for group in self.param_groups for p in group["params"]):
+            raise ValueError("gradients must be dense, got a sparse one")
         for group in self.param_groups:
             lr, (beta1, beta2) = group["lr"], group["betas"]
             for p in group["params"]:
@@ -163,7 +172,7 @@ def parameter_groups(model: nn.Module, weight_decay: float | int) -> list[dict]:
     Norm weights and biases have one axis; pulling them to zero would switch features off.
     Each group is a dict of params (in the model's order, each once) and weight_decay.
 
-    Raises ValueError where weight_decay is below 0.
+    Raises ValueError naming weight_decay where it is below 0.
     """
     # BEGIN SOLUTION
     if not weight_decay >= 0:
@@ -181,16 +190,19 @@ def train_step(
     optimizer: torch.optim.Optimizer,
     batches: Sequence[tuple[Tensor, Tensor]],
     max_norm: float | int = 1.0,
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> tuple[float, float]:
     """One step of the optimizer on several (inputs, targets), as if they were one large batch.
 
-    Each batch counts by its share of the kept targets (those that are not IGNORED), so that the
-    accumulated gradient is that of the mean loss over all of them. Old gradients are dropped
-    first. What is clipped is the gradient of the optimizer's parameters, all groups together.
-    Returns (that mean loss in nats, the gradient's norm before clipping).
+    loss(logits, targets) is the mean over a batch's kept targets, those that are not IGNORED; the
+    default is lesson 05's. Each batch counts by its share of all kept targets, so that the
+    accumulated gradient is that of the mean loss over all of them; a batch that keeps none is
+    passed over. Each goes backward before the next goes forward: memory holds one batch at a time.
+    Old gradients are dropped first. What is clipped is the gradient of the optimizer's parameters,
+    all groups together. Returns (that mean loss in nats, the gradient's norm before clipping).
 
-    Raises ValueError where max_norm is not above 0, or batches are empty or hold no kept target;
-    nothing is changed then.
+    Raises ValueError, naming the argument, where max_norm is not above 0, or batches are empty or
+    hold no kept target; nothing is changed then.
     """
     # BEGIN SOLUTION
     if not max_norm > 0:
@@ -202,9 +214,9 @@ def train_step(
     total = 0.0
     for (inputs, targets), count in zip(batches, kept):
         if count:
-            loss = cross_entropy(model(inputs), targets, IGNORED) * (count / sum(kept))
-            loss.backward()
-            total += loss.item()
+            part = loss(model(inputs), targets) * (count / sum(kept))
+            part.backward()
+            total += part.item()
     norm = clip_grad_norm([p for g in optimizer.param_groups for p in g["params"]], max_norm)
     optimizer.step()
     return total, norm.item()
@@ -221,7 +233,8 @@ def evaluate(
     first is a target once; the last window may be shorter. batch windows go through the model at
     a time. Every module's mode is put back.
 
-    Raises ValueError where seq_len or batch is below 1, or there are fewer than 2 tokens.
+    Raises ValueError, naming the argument, where seq_len or batch is below 1, or there are fewer
+    than 2 tokens.
     """
     # BEGIN SOLUTION
     for name, size in {"seq_len": seq_len, "batch": batch}.items():
@@ -249,7 +262,7 @@ def bits_per_byte(loss: float | int, tokens: int, n_bytes: int) -> float:
     """What a text costs in bits for each of its bytes, by a loss in nats for each of its tokens.
 
     loss · tokens / (ln 2 · n_bytes). Unlike the loss, it can be compared between tokenizers.
-    Raises ValueError where tokens or n_bytes is below 1.
+    Raises ValueError, naming the argument, where tokens or n_bytes is below 1.
     """
     # BEGIN SOLUTION
     for name, count in {"tokens": tokens, "n_bytes": n_bytes}.items():
@@ -292,8 +305,8 @@ def save_checkpoint(
 
 
 def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
-    """Given: the shape of each of a model's weights, the size of each of an optimizer's groups."""
-    return ({name: tuple(weight.shape) for name, weight in weights.items()},
+    """Given: shape and dtype of each of a model's weights, the size of each of an optimizer's groups."""
+    return ({name: (weight.shape, weight.dtype) for name, weight in weights.items()},
             [len(group["params"]) for group in states["param_groups"]])
 
 
@@ -302,9 +315,10 @@ def load_checkpoint(
 ) -> int:
     """Put a checkpoint's weights and states back into these objects, and return its step.
 
-    Raises ValueError, and changes nothing, where the file was cut short or a byte of it differs
-    (its SHA-256 is not the one inside), or where weights or parameter groups have other names or
-    sizes than these objects have. It is read with weights_only=True, so that it can run no code.
+    Raises ValueError naming path, and changes nothing, where the file was cut short or a byte of it
+    differs (its SHA-256 is not the one inside), or where weights have other names, shapes or dtypes
+    than this model's, or parameter groups other sizes than this optimizer's (_layout tells both).
+    It is read with weights_only=True, so that it can run no code.
     """
     # BEGIN SOLUTION
     data = Path(path).read_bytes()
@@ -314,7 +328,8 @@ def load_checkpoint(
     saved = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     own = _layout(model.state_dict(), optimizer.state_dict())
     if _layout(saved["model"], saved["optimizer"]) != own:
-        raise ValueError(f"path {path} holds another model's weights, or another optimizer's groups")
+        raise ValueError(f"path {path} holds weights of other names, shapes or dtypes than the "
+                         "model's, or parameter groups of other sizes than the optimizer's")
     model.load_state_dict(saved["model"])
     optimizer.load_state_dict(saved["optimizer"])
     rng.set_state(saved["random"]["batches"])

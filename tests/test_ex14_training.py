@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from grader import dtypes, points, raises, shares_memory
+from grader import devices, dtypes, points, raises, shares_memory
 
 FORBIDDEN = {
     "torch.optim.AdamW", "torch.optim.Adam", "torch.optim.Adamax", "torch.optim.NAdam",
@@ -115,6 +115,17 @@ def test_get_batch_own_memory(impl, draw):
     return shares_memory(inputs, targets)
 
 
+def test_get_batch_of_a_long_text(impl, draw):
+    """Of the text, only what is returned is read and made int64: a text may be larger than memory.
+
+    tokens.long() copies the whole text, eight bytes for each token. Cut the windows out first, then
+    make them int64. Here the text has 2⁴⁵ tokens (all the same one, which is stored once).
+    """
+    tokens = draw.ints(1000, 1).to(torch.uint16).expand(2**45)
+    inputs, targets = impl.get_batch(tokens, 2, 5, _rng(draw))
+    return {"inputs": inputs, "targets": targets}
+
+
 # -- the schedule
 
 @points(2)
@@ -163,6 +174,19 @@ def test_clip_long(impl, draw):
     return {"norm": norm, "gradients": _gradients(parameters)}
 
 
+def test_clip_in_place(impl, draw):
+    """Gradients are scaled in place: p.grad is afterwards the same tensor in the same memory.
+
+    Others may hold that tensor too, such as a flat buffer of all gradients. Use gradient.mul_(…).
+    """
+    p, = _with_gradients(draw, (4, 5), scale=3.0)
+    held = p.grad
+    memory = held.detach()
+    impl.clip_grad_norm([p], 1.5)
+    return {"the same tensor": p.grad is held, "the same memory": shares_memory(p.grad, memory),
+            "gradient": 1 * memory}
+
+
 def test_clip_short(impl, draw):
     """Gradients that are together no longer than max_norm stay exactly as they are.
 
@@ -186,12 +210,12 @@ def test_clip_without_gradients(impl, draw):
             "norm of none": float(impl.clip_grad_norm([second], 0.5))}
 
 
-@dtypes("float16", "bfloat16")
-def test_clip_half_precision(impl, draw, dtype):
-    """The norm of half-precision gradients is computed and returned in float32.
+@dtypes("float16", "bfloat16", "float64")
+def test_clip_in_at_least_float32(impl, draw, dtype):
+    """The norm is computed and returned in at least float32: float64 stays float64.
 
-    300 squared is past float16's largest number, and bfloat16 has three digits:
-    g.norm(dtype=torch.float32) adds up in float32.
+    300 squared is past float16's largest number, and bfloat16 has three digits. g.norm(dtype=…)
+    adds up in another dtype; torch.promote_types(g.dtype, torch.float32) is the wider of two.
     """
     parameters = [nn.Parameter(draw(8, 8).to(dtype)) for _ in range(2)]
     for p in parameters:
@@ -294,6 +318,22 @@ def test_adamw_closure(impl, draw):
     return {"loss": optimizer.step(closure).detach(), "p": p.detach()}
 
 
+@devices("cpu")
+def test_adamw_sparse(impl, draw):
+    """A sparse gradient raises a ValueError before any parameter, or what is kept of it, has changed.
+
+    nn.Embedding(…, sparse=True) makes one. Look at all gradients first: if step finds out halfway,
+    some parameters have moved and others have not.
+    """
+    dense, sparse = nn.Parameter(draw(3)), nn.Parameter(draw(4, 2))
+    optimizer = impl.AdamW([dense, sparse], lr=0.1, weight_decay=0.5)
+    _steps(impl, draw, optimizer, [dense, sparse], 1)
+    dense.grad, sparse.grad = draw(3).clone(), draw(4, 2).to_sparse()
+    error = raises(ValueError, optimizer.step)
+    return {"error": error, "parameters": _values([dense, sparse]),
+            "kept": [[1 * value for value in optimizer.state[p].values()] for p in (dense, sparse)]}
+
+
 @points(2)
 def test_parameter_groups(impl, draw):
     """Matrices decay; vectors, which are biases and the weights of norms, do not.
@@ -331,6 +371,47 @@ def test_train_step_accumulates(impl, draw):
     model = _model(draw)
     batches = [_batch(draw, 3, 5), _batch(draw, 2, 5, kept=2), _batch(draw, 2, 5, kept=0)]
     loss, norm = impl.train_step(model, _Descent(model.parameters()), batches, 100.0)
+    return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
+
+
+class _Listening(nn.Module):
+    """Writes down when its model goes forward and when the gradient comes back."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model, self.events = model, []
+
+    def forward(self, ids):
+        self.events.append("forward")
+        logits = self.model(ids)
+        logits.register_hook(lambda grad: self.events.append("backward"))
+        return logits
+
+
+def test_train_step_one_batch_at_a_time(impl, draw):
+    """Each batch goes backward before the next one goes forward, so memory holds one batch at a time.
+
+    What backward needs is kept from forward until backward. Adding up the losses and going backward
+    once at the end keeps it for all batches: then one large batch would have done as well.
+    """
+    model = _Listening(_model(draw))
+    impl.train_step(model, _Descent(model.parameters()), [_batch(draw, 2, 3) for _ in range(3)])
+    return model.events
+
+
+def test_train_step_loss(impl, draw):
+    """loss is called as loss(logits, targets), in place of lesson 05's; its gradient is the step's.
+
+    A model that computes with torch's kernels may want torch's loss too. Here the loss given is
+    half of torch's, so the step must come out half as long.
+    """
+    model = _model(draw)
+
+    def half(logits, targets):
+        return 0.5 * nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    batches = [_batch(draw, 3, 5, kept=3), _batch(draw, 2, 5)]
+    loss, norm = impl.train_step(model, _Descent(model.parameters()), batches, 100.0, loss=half)
     return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
 
 
@@ -500,21 +581,23 @@ def test_checkpoint_full_disk(impl, draw):
 
 
 def test_checkpoint_of_another_model(impl, draw):
-    """A checkpoint of a model of other sizes raises a ValueError that names path; nothing changes.
+    """A checkpoint of a model of other sizes or dtypes raises a ValueError that names path.
 
-    load_state_dict copies what fits before it complains. Compare the layouts first; _layout, which
-    is given, tells them.
+    Nothing changes then. load_state_dict copies what fits before it complains, and puts float64
+    into float32 without a word. Compare the layouts first; _layout, which is given, tells them.
     """
-    run = _run(impl, draw)
+    run, said = _run(impl, draw), {}
     narrow = draw.fill(nn.Sequential(nn.Embedding(VOCAB, D_MODEL), nn.Dropout(0.3), nn.Linear(D_MODEL, 4)))
-    other = narrow, impl.AdamW(impl.parameter_groups(narrow, 0.1)), _rng(draw)
     _train(impl, run, draw.ints(VOCAB, 60), 1)
-    before = _everything(other)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkpoint")
         impl.save_checkpoint(path, *run[:2], 1, run[2])
-        error = raises(ValueError, lambda: impl.load_checkpoint(path, *other), names="path")
-    return {"loading": error, "nothing changed": _same(before, _everything(other))}
+        for name, model in {"narrower": narrow, "float64": _model(draw).double()}.items():
+            other = model, impl.AdamW(impl.parameter_groups(model, 0.1)), _rng(draw)
+            before = _everything(other)
+            said[name] = raises(ValueError, lambda: impl.load_checkpoint(path, *other), names="path")
+            said[f"{name}: nothing changed"] = _same(before, _everything(other))
+    return said
 
 
 class _Program:

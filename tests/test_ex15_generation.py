@@ -149,16 +149,32 @@ def test_filters_after_filters(impl, draw):
 def test_filters_refuse(impl, draw):
     """Limits that make no sense are refused: k below 1, p of top_p not in (0, 1], of min_p not in [0, 1].
 
-    Each a ValueError that names k or p. p = 0 would leave no token to top_p, but all to min_p.
+    Each a ValueError. p = 0 would leave no token to top_p, but all to min_p.
     """
     logits = draw(5)
     return {
-        "top_k": [raises(ValueError, lambda: impl.top_k(logits, k), names="k") for k in (0, -3)],
-        "top_p": [raises(ValueError, lambda: impl.top_p(logits, p), names="p")
-                  for p in (0, -0.1, 1.01, float("nan"))],
-        "min_p": [raises(ValueError, lambda: impl.min_p(logits, p), names="p")
-                  for p in (-0.1, 1.01, float("nan"))],
+        "top_k": [raises(ValueError, lambda: impl.top_k(logits, k)) for k in (0, -3)],
+        "top_p": [raises(ValueError, lambda: impl.top_p(logits, p)) for p in (0, -0.1, 1.01, float("nan"))],
+        "min_p": [raises(ValueError, lambda: impl.min_p(logits, p)) for p in (-0.1, 1.01, float("nan"))],
     }
+
+
+def test_filters_leave_their_input(impl, draw):
+    """A filter returns new logits; those that it is given stay as they are.
+
+    Whoever called may need them again. scatter and masked_fill make a new tensor; with a _ at the
+    end of the name, they write into the old one.
+    """
+    logits, ids = draw(2, 7), [[1, 1, 4], [0]]
+    filters = {"temperature": lambda x: impl.apply_temperature(x, 0.5), "top_k": lambda x: impl.top_k(x, 2),
+               "top_p": lambda x: impl.top_p(x, 0.5), "min_p": lambda x: impl.min_p(x, 0.4),
+               "repetition_penalty": lambda x: impl.repetition_penalty(x, ids, 2.0)}
+    said = {}
+    for name, keep in filters.items():
+        given = logits.clone()
+        keep(given)
+        said[f"after {name}"] = given
+    return said
 
 
 @points(2)
@@ -177,11 +193,11 @@ def test_repetition_penalty(impl, draw, dtype):
 def test_repetition_penalty_refuses(impl, draw):
     """A penalty that is not above 0 is refused, and so are ids that are not one list per row.
 
-    ValueErrors that name penalty and ids.
+    ValueErrors, the second of which names ids.
     """
     logits = draw(2, 5)
-    return {"penalty": [raises(ValueError, lambda: impl.repetition_penalty(logits, [[1], [2]], p),
-                               names="penalty") for p in (0, -1, float("nan"))],
+    return {"penalty": [raises(ValueError, lambda: impl.repetition_penalty(logits, [[1], [2]], p))
+                        for p in (0, -1, float("nan"))],
             "ids": raises(ValueError, lambda: impl.repetition_penalty(logits, [[1]], 2), names="ids")}
 
 
@@ -341,12 +357,14 @@ def test_generate_stop(impl, draw):
     """A row ends before its first stop token, which is not given out; the others go on.
 
     A row that has stopped stays so, whatever would come next. When all rows have stopped, no
-    further forward pass is made.
+    further forward pass is made. stop may be an iterator, which gives its ids only once: set(stop)
+    keeps them.
     """
     model = _model(impl, draw)
     free = impl.generate(model, PROMPTS, 4, rng=_rng(), temperature=1.0)
     said = {}
-    for name, stop in {"one": (free[0][1],), "each row's": [row[1] for row in free]}.items():
+    for name, stop in {"one": (free[0][1],), "each row's": [row[1] for row in free],
+                       "an iterator": iter([row[2] for row in free])}.items():
         new, passes = _logits_of(model, lambda: impl.generate(model, PROMPTS, 4, stop, _rng()))
         said[name] = {"new ids": new, "passes": len(passes)}
     return said

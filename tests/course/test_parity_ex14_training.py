@@ -133,6 +133,20 @@ def test_accumulation_is_one_large_batch(kept):
         torch.testing.assert_close(p.grad, q.grad, rtol=1e-12, atol=1e-14)
 
 
+def test_a_step_with_torchs_loss():
+    """The loss may be torch's kernel; the step is the same."""
+    def kernel(logits, targets):
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    one, other = (model.double() for model in twins())
+    batches = [(torch.randint(VOCAB, (3, 5)), torch.randint(VOCAB, (3, 5))) for _ in range(2)]
+    batches[1][1][:, 2:] = -100
+    said = [train_step(model, torch.optim.SGD(model.parameters(), 0.1), batches, 1e9, **loss)
+            for model, loss in ((one, {}), (other, {"loss": kernel}))]
+    assert said[0] == pytest.approx(said[1], rel=1e-12)
+    for p, q in zip(one.parameters(), other.parameters()):
+        torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-14)
+
+
 def test_a_step_is_torchs():
     """train_step against the same five lines written with torch's own parts, 20 times."""
     mine, theirs = twins()

@@ -82,6 +82,13 @@ def test_choose_is_transformers_chain():
     assert (expected == -math.inf).any()
 
 
+@pytest.mark.parametrize("field, bad", [("temperature", -1), ("top_k", 0), ("top_p", 0), ("min_p", 2),
+                                        ("repetition_penalty", 0), ("repetition_penalty", math.nan)])
+def test_a_bad_setting_is_named_as_the_field_it_is(field, bad):
+    with pytest.raises(ValueError, match=rf"^{field}: .* got {bad}"):
+        Sampling(**{field: bad})
+
+
 def a_pair() -> tuple[Transformer, LlamaForCausalLM]:
     """A small Llama with random weights, ours and theirs."""
     torch.manual_seed(0)

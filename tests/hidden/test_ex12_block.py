@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from grader import dtypes, points, raises
+from grader import accepts, dtypes, points, raises
 
 
 class _Half(nn.Module):
@@ -91,6 +91,23 @@ def test_cross_eps_and_views(impl, draw):
     x, context = draw(5, 2, 8, scale=0.3).transpose(0, 1), draw(2, 8, 3).mT
     return {"forward": block(x, context), "norm1": block.norm1(draw(3, 8)),
             "norm2": block.norm2(draw(3, 8)), "norm3": block.norm3(draw(3, 8))}
+
+
+def test_pre_norm_of_a_view(impl, draw):
+    """A batch whose axes were exchanged gives what its copy gives, in a pre-norm and a post-norm block."""
+    x = draw(3, 2, 6).transpose(0, 1)
+    return {"pre-norm": draw.fill(_pre_norm(impl, 6, 2))(x), "post-norm": draw.fill(impl.PostNormBlock(6, 3, 5))(x)}
+
+
+def test_sizes_of_one(impl, draw):
+    """A block of one feature, one head and one hidden number works, on one token; sizes of 0 are refused."""
+    said = {}
+    for kind, context in ((impl.PostNormBlock, ()), (impl.CrossBlock, (draw(1, 1, 1),))):
+        block, name = draw.fill(kind(1, 1, 1)), kind.__name__
+        said[name] = block(draw(1, 1, 1), *context)
+        said |= {f"{name}, {size}": raises(ValueError, lambda: kind(**{"d_model": 1, "heads": 1, "d_ff": 1, size: 0}))
+                 for size in ("d_model", "heads", "d_ff")}
+    return {**said, "one layer": accepts(lambda: impl.scaled_residual_init(_pre_norm(impl, 1, 1), 1))}
 
 
 def test_scaled_init_names(impl, draw):

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from grader import points, raises
+from grader import accepts, points, raises
 
 
 class _Counting(torch.optim.Optimizer):
@@ -66,7 +66,15 @@ def test_clip_corners(impl, draw):
     return {"zeros": impl.clip_grad_norm([zero], 1), "zero gradient": zero.grad,
             "two dtypes": impl.clip_grad_norm([half, plain], 0.1),
             "clipped": [1 * half.grad, 1 * plain.grad],
-            "infinite": impl.clip_grad_norm([plain], float("inf")), "kept": 1 * plain.grad}
+            "infinite": impl.clip_grad_norm([plain], float("inf")), "kept": 1 * plain.grad,
+            **_clipped_tiny(impl, draw)}
+
+
+def _clipped_tiny(impl, draw):
+    """Of a length near 10⁻⁶, where the 10⁻⁶ below the line shows."""
+    tiny = nn.Parameter(draw(3))
+    tiny.grad = draw(3, scale=1e-6).clone()
+    return {"tiny": impl.clip_grad_norm([tiny], 1e-9), "tiny, clipped": 1e9 * tiny.grad}
 
 
 @points(2)
@@ -117,6 +125,7 @@ def test_train_step_refuses_early(impl, draw):
     impl.train_step(model, optimizer, [batch])
     nothing = batch[0], torch.full_like(batch[1], -100)
     refused = [raises(ValueError, lambda: impl.train_step(model, optimizer, [batch], -1.0), names="max_norm"),
+               raises(ValueError, lambda: impl.train_step(model, optimizer, [batch], 0), names="max_norm"),
                raises(ValueError, lambda: impl.train_step(model, optimizer, []), names="batches"),
                raises(ValueError, lambda: impl.train_step(model, optimizer, [nothing]), names="batches")]
     return {"refused": refused, "weights": _values(model), "steps": optimizer.steps,
@@ -128,7 +137,8 @@ def test_evaluate_corners(impl, draw):
     model, tokens = _model(draw), draw.ints(7, 31, 2)[:, 0]
     model.eval()
     return {"short": impl.evaluate(model, tokens[:4], 50), "filled": impl.evaluate(model, tokens, 10, 1),
-            "int32": impl.evaluate(model, tokens.int(), 7, 100), "pair": impl.evaluate(model, tokens[:2], 1),
+            "int32": impl.evaluate(model, tokens.int(), 7, 100),
+            "uint16": impl.evaluate(model, tokens.to(torch.uint16), 7), "pair": impl.evaluate(model, tokens[:2], 1),
             "still in eval mode": not model.training, "gradients": model[2].weight.grad is None}
 
 
@@ -150,3 +160,40 @@ def test_checkpoint_of_other_groups(impl, draw):
         return {**said, "weights kept": kept, "step": impl.load_checkpoint(str(path), model, whole, rng),
                 "files": sorted(os.listdir(folder)), "rng": rng.initial_seed() >= 0,
                 "draw": torch.randint(1000, (3,), generator=rng), "weights": _values(model)}
+
+
+def test_adamw_float64(impl, draw):
+    """In float64 the statistics are float64 too."""
+    p = nn.Parameter(draw(4, 3).double())
+    optimizer = impl.AdamW([p], lr=0.1, betas=(0.7, 0.8))
+    for _ in range(3):
+        p.grad = draw(4, 3).double()
+        optimizer.step()
+    return {"p": p.detach(), "m": optimizer.state[p]["m"], "v": optimizer.state[p]["v"]}
+
+
+def test_the_edges_of_what_is_allowed(impl, draw):
+    """Sizes of 1 and options of 0 are taken; sizes of 0 and options below 0 are refused."""
+    model, tokens, p = _model(draw), draw.ints(7, 9), nn.Parameter(draw(1))
+    rng = torch.Generator().manual_seed(draw.seed)
+    taken = {
+        "one window of one token": lambda: impl.get_batch(tokens, 1, 1, rng),
+        "a step of one batch of one token": lambda: impl.train_step(
+            model, _Counting(model.parameters()), [(tokens[:1, None], tokens[1:2, None])], 1e-9),
+        "windows of one token, one at a time": lambda: impl.evaluate(model, tokens, 1, 1),
+        "an optimizer of zeros": lambda: impl.AdamW([p], lr=0, betas=(0, 0), eps=0, weight_decay=0),
+        "groups without decay": lambda: impl.parameter_groups(model, 0),
+        "one token, one byte": lambda: impl.bits_per_byte(1, 1, 1),
+        "no warm-up": lambda: impl.learning_rate(0, 0, 1, 1),
+    }
+    refused = {
+        "seq_len": lambda: impl.evaluate(model, tokens, 0),
+        "batch": lambda: impl.evaluate(model, tokens, 5, 0),
+        "tokens": lambda: impl.bits_per_byte(2.0, 0, 10),
+        "betas": lambda: impl.AdamW([p], betas=(-0.1, 0.9)),
+        "weight_decay": lambda: impl.parameter_groups(model, -0.1),
+        "floor": lambda: impl.learning_rate(0, 5, 25, 0.1, -0.1),
+        "max_norm": lambda: impl.clip_grad_norm([p], float("nan")),
+    }
+    return {**{what: accepts(call) for what, call in taken.items()},
+            **{name: raises(ValueError, call, names=name) for name, call in refused.items()}}

@@ -39,7 +39,8 @@ def test_filters_of_any_shape(impl, draw, dtype):
     filters = {"top_k": lambda x: impl.top_k(x, 2), "top_p": lambda x: impl.top_p(x, 0.7),
                "min_p": lambda x: impl.min_p(x, 0.3), "temperature": lambda x: impl.apply_temperature(x, 2)}
     eighths = (draw.ints(64, 7, 3).to(draw.float) / 8).to(dtype)     # far apart: no filter is on the edge
-    inputs = {"a row": eighths[:, 0], "transposed": eighths.T, "nothing": eighths.T[:0]}
+    inputs = {"a row": eighths[:, 0], "transposed": eighths.T, "nothing": eighths.T[:0],
+              "axes exchanged": (draw.ints(64, 3, 2, 5).to(draw.float) / 8).to(dtype).transpose(0, 1)}
     return {f"{name} of {what}": keep(x) for name, keep in filters.items() for what, x in inputs.items()}
 
 
