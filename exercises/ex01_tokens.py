@@ -7,6 +7,7 @@ pair by pair, in the order in which the pairs were learned from the training tex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import regex
@@ -28,7 +29,8 @@ SPLIT = regex.compile(r"""
 def special_pattern(special_tokens: Strings) -> regex.Pattern:
     """A pattern that finds special tokens in a text, the longest where several fit.
 
-    With no special tokens it finds nothing. Raises ValueError where one is empty.
+    With no special tokens it finds nothing. Raises ValueError, naming special_tokens, where one
+    is empty.
     """
     raise NotImplementedError
 
@@ -39,16 +41,16 @@ def pretokenize(text: str, special_tokens: Strings = ()) -> Iterator[bytes]:
     Special tokens come first: they are found from left to right and yielded whole. The text
     between two of them is cut by SPLIT, as if it stood alone.
 
-    Raises ValueError where a special token is empty.
+    Raises ValueError, naming special_tokens, where one is empty.
     """
     raise NotImplementedError
 
 
 def count_pairs(tokens: list[bytes]) -> Counter[Pair]:
-    """How often each pair of neighbours could be merged in one pre-token.
+    """How often each pair of neighbours stands in one pre-token, counted at every position.
 
-    Occurrences of a pair must not overlap: in a, a, a the pair (a, a) counts once, in a, a, a, a
-    twice, since that is how often merge_pair would merge it.
+    a, a, a holds the pair (a, a) twice, though merge_pair can join only one of the two. So count
+    the trainers of Sennrich et al., of GPT-2 and of Hugging Face.
     """
     raise NotImplementedError
 
@@ -69,12 +71,14 @@ def train_bpe(
     Again and again the most frequent pair of neighbours, counted by count_pairs over all
     pre-tokens of the text, becomes a new token; of pairs with the same count, the greatest as a
     tuple of bytes. No pair spans two pre-tokens, and special tokens are not counted. It ends when
-    the vocabulary is full or no pair is left.
+    the vocabulary is full or no pair is left, not even one that stands once.
+
+    The counts are kept: a merge visits the words that hold its pair, and no others.
 
     Returns (vocab, merges): ids 0–255 are the bytes, then come the merges in order, then the
     special tokens in the order given (Sennrich et al., 2016, arXiv 1508.07909; on bytes: GPT-2).
-    Raises ValueError where vocab_size has no room for the bytes and special tokens, or a special
-    token is empty or given twice.
+    Raises ValueError, naming vocab_size, where it has no room for the bytes and special tokens;
+    and, naming special_tokens, where one of them is empty or given twice.
     """
     raise NotImplementedError
 
@@ -84,8 +88,8 @@ class Tokenizer:
 
     Keeps its arguments as the attributes vocab, merges and special_tokens.
 
-    Raises ValueError where vocab lacks one of the 256 bytes, where vocab lacks the token that one
-    of the merges makes, and where it lacks one of special_tokens.
+    Raises ValueError where vocab lacks one of the 256 bytes (naming vocab), the token that one of
+    the merges makes (naming merges), or one of special_tokens (naming special_tokens).
     """
 
     def __init__(self, vocab: dict[int, bytes], merges: list[Pair], special_tokens: Strings = ()):
@@ -95,7 +99,8 @@ class Tokenizer:
         """The ids of a text. In each pre-token the pair that was learned first is merged first.
 
         That is: of all neighbours that are in merges, the pair of the lowest rank is merged
-        wherever it stands, until no two neighbours are in merges. A special token is one id.
+        wherever it stands, until no two neighbours are in merges. A special token is one id. The
+        text is taken as it is, not normalized, so that decode gives it back.
         """
         raise NotImplementedError
 
@@ -121,6 +126,6 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids: their bytes, joined, read as UTF-8; what is no UTF-8 becomes U+FFFD.
 
-        Raises ValueError where one of ids is not in the vocabulary.
+        Raises ValueError, naming ids, where one of them is not in the vocabulary.
         """
         raise NotImplementedError

@@ -20,12 +20,13 @@ def check_ids(ids: Int[Tensor, "*batch"], num_embeddings: int) -> None:
 
 
 class Embedding(nn.Module):
-    """A table of vectors: y = weight[ids], a copy of one row per id.
+    """A table of vectors: y = weight[ids], a copy of one row per id, of a single id too.
 
     weight: (num_embeddings, embedding_dim), normal with σ = 0.02, truncated at ±3σ; made with
     the given dtype, on the given device. ids: int64 or int32, of any shape.
 
-    Raises ValueError where a size is below 1, or an id is outside [0, num_embeddings).
+    Raises ValueError, naming the size, where a size is below 1; and, naming ids, where an id is
+    outside [0, num_embeddings).
     """
 
     def __init__(
@@ -50,8 +51,9 @@ def embedding_backward(
 
     grad_weight[v] = Σ grad_out[p] over the places p with ids[p] = v: a repeated id adds up, and
     a row that was never read gets zeros. Adds up in at least float32; returns grad_out's dtype.
+    ids: int64 or int32, of any shape.
 
-    Raises ValueError where an id is outside [0, num_embeddings).
+    Raises ValueError, naming ids, where an id is outside [0, num_embeddings).
     """
     raise NotImplementedError
 
@@ -61,7 +63,8 @@ class Unembedding(nn.Module):
 
     weight: (vocab, d_model), starting as Embedding's does. bias: (vocab,), zeros, or None.
 
-    Raises ValueError where a size is below 1, or x does not have d_model features.
+    Raises ValueError, naming the size, where a size is below 1; and, naming x, where x does not
+    have d_model features.
     """
 
     def __init__(self, d_model: int, vocab: int, bias: bool = False):
@@ -77,6 +80,7 @@ class Unembedding(nn.Module):
         The embedding's numbers stay and this module's are dropped; a bias is kept. Tie before
         the optimizer is made. (Press and Wolf, 2017, arXiv:1608.05859)
 
-        Raises ValueError where the two weights differ in shape, and then changes nothing.
+        Raises ValueError, naming embedding, where the two weights differ in shape, and then
+        changes nothing.
         """
         raise NotImplementedError

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 class Linear(nn.Module):
     """A linear layer: y = x Wᵀ + b.
 
-    weight: (out_features, in_features), normal with σ = √(2 / (in_features + out_features)),
-    truncated at ±3σ (Glorot and Bengio, 2010). bias: (out_features,), zeros, or None.
+    weight: (out_features, in_features), contiguous, normal with
+    σ = √(2 / (in_features + out_features)) (Glorot and Bengio, 2010), truncated at ±3σ, drawn
+    with torch's own generator. bias: (out_features,), zeros, or None.
 
-    Raises ValueError where a size is below 1.
+    Raises ValueError, naming the size, where a size is below 1.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False):
@@ -27,9 +28,9 @@ class Linear(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch in_features"]
     ) -> Float[Tensor, "*batch out_features"]:
-        """x Wᵀ + b over the last axis of x; the axes before it, if any, are a batch.
+        """x Wᵀ + b over the last axis of x, in x's dtype; the axes before it are a batch.
 
-        Raises ValueError where x does not end in in_features features.
+        Raises ValueError, naming x, where x does not end in in_features features.
         """
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ def softmax(
     the dtype of x. Where every score is −inf there is nothing to choose from: all zeros, and a
     gradient of zero.
 
-    Raises ValueError where temperature is not above 0.
+    Raises ValueError where temperature is not above 0; NaN is not.
     """
     raise NotImplementedError
 
@@ -50,7 +50,8 @@ def cross_entropy(
     """The mean of −log softmax(logits)[target] over the targets that are kept, in nats.
 
     A target equal to ignore_index is left out of the sum and of the count, whatever its logits
-    are. Computed in at least float32 and cast back to the dtype of logits.
+    are. Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to the dtype
+    of logits.
 
     Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
     """

@@ -32,7 +32,8 @@ class RoPE(nn.Module):
     attention_scale: multiplies cos and sin, so that scores grow by its square (YaRN).
 
     Cosines and sines are tables for positions 0 … max_seq_len − 1, in float32 (float64 for
-    frequencies in float64), kept as buffers that are not in the state dict.
+    frequencies in float64), on the device of the frequencies, kept as buffers that are not in the
+    state dict. head_dim is kept as an attribute of that name: attention (chapter 09) reads it.
 
     Raises ValueError where head_dim is odd or below 2, max_seq_len is below 1, layout is neither
     of the two, or frequencies are not head_dim/2 numbers.
@@ -84,7 +85,7 @@ def interleaved_to_half(
     to i and row 2i + 1 to i + head_dim/2. RoPE's "half" on the result then gives the scores that
     "interleaved" gave before.
 
-    Raises ValueError where heads is below 1 or the rows are not heads times an even number.
+    Raises ValueError naming heads where it is below 1 or the rows are not heads times an even number.
     """
     raise NotImplementedError
 
@@ -124,6 +125,7 @@ def yarn_frequencies(
     The attention scale is 0.1 ln(factor) + 1. Peng et al., 2023 (arXiv 2309.00071).
 
     Returns (frequencies, attention_scale), both for RoPE. Raises ValueError where factor is below
-    1, original_max is below 1, base is not above 1, or beta_fast is not above beta_slow > 0.
+    1, original_max is below 1, base is not above 1, beta_slow is not above 0, or beta_fast is not
+    above beta_slow.
     """
     raise NotImplementedError

@@ -63,7 +63,7 @@ def scaled_dot_product_attention(
     query that may look nowhere gives zeros, and sends back a gradient of zero.
 
     Computed in at least float32, returned in the dtype of q. Raises ValueError where the mask does
-    not fit or dropout is not in [0, 1).
+    not fit (naming mask) or dropout is not in [0, 1).
     """
     raise NotImplementedError
 
@@ -106,8 +106,8 @@ class MultiHeadAttention(nn.Module):
         with its own. positions: where the tokens of x stand, for rope; 0 … seq − 1 if left out.
 
         Raises ValueError naming context where one is given to a module that is causal or has a
-        rope (both speak of positions within one sequence), and where x or context does not end
-        in d_model features.
+        rope (both speak of positions within one sequence), naming mask where it does not fit, and
+        where x or context does not end in d_model features.
         """
         raise NotImplementedError
 

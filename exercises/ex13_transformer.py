@@ -10,14 +10,17 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from .ex00_shapes import merge_heads
 from .ex02_embedding import Embedding, Unembedding
 from .ex03_linear import Linear
 from .ex04_normalization import LayerNorm, RMSNorm
 from .ex06_positions import LearnedPositions, sinusoidal_encoding
 from .ex07_rope import RoPE, llama3_frequencies, rope_frequencies, yarn_frequencies
-from .ex08_feedforward import ACTIVATIONS, MLP, Dropout, SwiGLU
+from .ex08_feedforward import ACTIVATIONS, MLP, Dropout, SwiGLU, gelu, silu
 from .ex09_attention import causal_mask
+from .ex10_grouped_query_attention import sliding_window_mask
 from .ex11_kv_cache import CachedAttention, KVCache, RollingKVCache
 from .ex12_block import CrossBlock, PostNormBlock, PreNormBlock, scaled_residual_init
 
@@ -41,8 +44,8 @@ class ModelConfig:
 
     kv_heads: heads of keys and values, as many as heads where left out. head_dim: d_model / heads
     where left out. activation: of an "mlp"; a "swiglu" has SiLU. rope_scaling: as in Hugging Face's
-    config.json, such as {"rope_type": "linear", "factor": 2.0}. windows: per layer, how many
-    tokens it sees, None for all of them. fused: attention by PyTorch's kernel.
+    config.json, such as {"rope_type": "linear", "factor": 2.0}; a None in it counts as left out.
+    windows: per layer, how many tokens it sees, None for all of them.
 
     Raises ValueError naming the field where a value, or two of them together, make no sense.
     """
@@ -71,7 +74,6 @@ class ModelConfig:
     tie_embeddings: bool = False
     causal: bool = True
     dropout: float | int = 0.0
-    fused: bool = False
 
     def __post_init__(self):
         need, settle = self._need, partial(object.__setattr__, self)    # fields are frozen by now
@@ -85,6 +87,8 @@ class ModelConfig:
             settle("head_dim", self.d_model // self.heads)
         if self.windows is not None:
             settle("windows", tuple(self.windows))
+        if self.rope_scaling is not None:
+            settle("rope_scaling", {k: v for k, v in self.rope_scaling.items() if v is not None})
 
         need(self.kv_heads >= 1 and self.heads % self.kv_heads == 0, "kv_heads",
              f"divide heads = {self.heads}")
@@ -114,8 +118,7 @@ class ModelConfig:
             need(self.head_dim * self.heads == self.d_model, "head_dim",
                  f"be d_model / heads {with_post}")
             need(self.windows is None, "windows", f"be None {with_post}")
-            for field in ("qk_norm", "fused"):
-                need(not getattr(self, field), field, f"be False {with_post}")
+            need(not self.qk_norm, "qk_norm", f"be False {with_post}")
             for field in ("qkv_bias", "o_bias", "mlp_bias"):
                 need(getattr(self, field), field, f"be True {with_post}")
 
@@ -132,11 +135,13 @@ class ModelConfig:
             return
         need(self.positions == "rope", "rope_scaling", "be None without positions 'rope'")
         kind, given = self.rope_scaling.get("rope_type"), set(self.rope_scaling)
-        need(kind in ROPE_KEYS, "rope_scaling", f"have a rope_type out of {list(ROPE_KEYS)}")
+        need(kind in list(ROPE_KEYS), "rope_scaling", f"have a rope_type out of {list(ROPE_KEYS)}")
         must, may = ROPE_KEYS[kind]
         may = must | may | {"rope_type", "rope_theta", "original_max_position_embeddings"}
         need(must <= given <= may, "rope_scaling",
              f"hold {sorted(must)} and nothing but {sorted(may)}")
+        need(all(isinstance(self.rope_scaling[key], (int, float)) for key in given - {"rope_type"}),
+             "rope_scaling", "hold numbers")
         theta = self.rope_scaling.get("rope_theta", self.rope_base)
         need(theta == self.rope_base, "rope_scaling", f"agree with rope_base = {self.rope_base}")
         need(self.rope_scaling.get("factor", 1) >= 1, "rope_scaling", "have a factor of at least 1")
@@ -238,9 +243,9 @@ def make_block(config: ModelConfig, layer: int, rope: RoPE | None) -> PreNormBlo
 class Transformer(nn.Module):
     """Token ids to logits: embedding, positions, blocks, norm, unembedding.
 
-    embedding; positions (learned or sinusoidal, else None); blocks; norm (None after post-norm
-    blocks, which end in one); unembedding, which shares the embedding's weight where the config
-    ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then the
+    config; embedding; positions (learned or sinusoidal, else None); blocks; norm (None after
+    post-norm blocks, which end in one); unembedding, which shares the embedding's weight where the
+    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then the
     embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
     falls on the sum. One RoPE serves all layers.
 
@@ -266,8 +271,9 @@ class Transformer(nn.Module):
         with caches its k counts all tokens so far. positions: where each token stands; left out,
         they go on where the caches end, or start at 0. caches: one per layer, from make_caches.
 
-        Raises ValueError where an id is outside the vocabulary, a position past max_seq_len, or
-        caches are not one per layer or given to post-norm blocks, which take none.
+        Raises ValueError naming ids where one is outside the vocabulary, positions where one is
+        past max_seq_len, and caches where they are not one per layer or are given to post-norm
+        blocks, which take none. (The parts raise the first two.) Caches stay as they were.
         """
         raise NotImplementedError
 
@@ -281,7 +287,8 @@ def make_caches(
 ) -> list[KVCache | RollingKVCache]:
     """An empty cache per layer: a KVCache for capacity tokens, or a RollingKVCache for a window.
 
-    Raises ValueError where the model cannot decode token by token: post-norm, or not causal.
+    Raises ValueError where the model cannot decode token by token, naming norm_position where that
+    is "post", and causal where it is False; and what the caches refuse, such as a batch of 0.
     """
     raise NotImplementedError
 
@@ -295,7 +302,8 @@ class EncoderDecoder(nn.Module):
     target_embedding and unembedding; else there are three. Linear layers start as lesson 03 has
     them, the three matrices normal with σ = 1/√d_model.
 
-    Raises ValueError where the config is not post-norm with sinusoidal positions.
+    Raises ValueError naming norm_position where that is not "post", and else naming positions where
+    they are not sinusoidal.
     Vaswani et al., 2017 (arXiv 1706.03762).
     """
 
@@ -374,3 +382,114 @@ def flops_per_token(config: ModelConfig, seq_len: int) -> int:
     Raises ValueError where seq_len is below 1.
     """
     raise NotImplementedError
+
+
+# Given: the same model on torch's kernels. Each class is one of ours with another forward pass.
+
+class _TorchLinear(Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class _TorchUnembedding(Unembedding):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class _TorchLayerNorm(LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class _TorchRMSNorm(RMSNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+class _TorchMLP(MLP):
+    def forward(self, x: Tensor) -> Tensor:
+        own = self.activation
+        if own is silu:
+            hidden = F.silu(self.up(x))
+        elif getattr(own, "func", own) is gelu:
+            hidden = F.gelu(self.up(x), **getattr(own, "keywords", {}))
+        else:
+            hidden = own(self.up(x))
+        return self.down(self.dropout(hidden))
+
+
+class _TorchSwiGLU(SwiGLU):
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+
+class _TorchRoPE(RoPE):
+    """Layout "half", at positions that _TorchTransformer has looked at, once for all layers."""
+
+    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        rows = slice(x.shape[-2]) if positions is None else positions
+        cos, sin = self.cos[rows], self.sin[rows]
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
+
+
+class _TorchAttention(CachedAttention):
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        q_len, k_len = q.shape[2], k.shape[2]
+        windowed = self.window is not None and self.window < k_len
+        causal = self.causal and q_len > 1
+        # is_causal makes no mask, but takes the queries for the first of the keys
+        square = causal and not windowed and mask is None and q_len == k_len
+        if mask is not None:
+            mask = mask[..., -k_len:]
+        if windowed or causal and not square:
+            own = sliding_window_mask(q_len, k_len, self.window or k_len, q.device)
+            mask = own if mask is None else own & mask
+        out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, enable_gqa=True)
+        return self.o_proj(merge_heads(out))
+
+
+class _TorchTransformer(Transformer):
+    def forward(self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None,
+                caches: list | None = None) -> Tensor:
+        if self.config.positions == "rope":
+            first = caches[0].length if caches else 0
+            last = first + ids.shape[1] - 1
+            if positions is not None and positions.numel():
+                first, last = map(int, positions.aminmax())
+            if first < 0 or last >= self.config.max_seq_len:
+                raise ValueError(f"positions must be in 0 … {self.config.max_seq_len - 1}, "
+                                 f"got {first} … {last}")
+        return super().forward(ids, mask, positions, caches)
+
+
+# What torch has a kernel for: our class, its twin, and the attributes that the twin reads.
+_KERNELS = {
+    Linear: (_TorchLinear, ("weight", "bias")),
+    Unembedding: (_TorchUnembedding, ("weight", "bias")),
+    LayerNorm: (_TorchLayerNorm, ("weight", "bias", "eps")),
+    RMSNorm: (_TorchRMSNorm, ("weight", "eps")),
+    MLP: (_TorchMLP, ("up", "activation", "dropout", "down")),
+    SwiGLU: (_TorchSwiGLU, ("gate", "up", "down")),
+    CachedAttention: (_TorchAttention, ("window", "causal", "o_proj")),
+    Transformer: (_TorchTransformer, ("config",)),
+}
+
+
+def use_torch_kernels(model: nn.Module) -> nn.Module:
+    """Given: swap a model's parts, in place, for twins that call torch's kernels; returns the model.
+
+    Linear, Unembedding, LayerNorm, RMSNorm, MLP, SwiGLU and CachedAttention become subclasses of
+    themselves with another forward pass, which gives the same numbers, up to rounding, in less
+    time and memory. Parameters, their names and ties stay as they are. In a Transformer, RoPE
+    stops looking at its positions in every layer: the model looks once. Modules of other classes,
+    MultiHeadAttention too, and modules without the attributes that a twin reads, are left alone.
+    """
+    whole = type(model) is Transformer and hasattr(model, "config")
+    for module in model.modules():
+        twin, attributes = _KERNELS.get(type(module), (None, ()))
+        if whole and type(module) is RoPE and getattr(module, "layout", None) == "half":
+            twin, attributes = _TorchRoPE, ("cos", "sin")
+        if twin and all(hasattr(module, name) for name in attributes):
+            module.__class__ = twin
+    return model

@@ -26,7 +26,10 @@ ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu":
 # What a config.json may say of these, where it speaks of them: our model has no other way.
 MUST_BE = {"hidden_act": "silu", "mlp_bias": False, "scale_attn_weights": True,
            "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False,
-           "quantization_config": None}
+           "quantization_config": None, "partial_rotary_factor": 1.0}
+
+# What the numbers of a checkpoint may be; eight bits or integers mean nothing without their scales.
+DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 # Tensors that are no weights and may be left out: causal masks in GPT-2's files, RoPE's
 # frequencies in Llama's early ones. Whatever else a file holds must have a place in the model.
@@ -52,8 +55,11 @@ def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
 
     Files since transformers 5 have rope_parameters, with rope_theta inside. Older ones have
     rope_theta beside rope_scaling, which may be missing or null, and may call its rope_type type.
-    No base is 10,000. A rope_type "default" alone is no scaling. The scaling is returned without
-    rope_theta, and its kind always under rope_type.
+    Where a file has both, rope_scaling counts and rope_parameters does not. No base is 10,000. A
+    rope_type "default" alone is no scaling. original_max_position_embeddings may stand beside them
+    instead of inside; with "llama3" and "yarn" the outer one then counts. Keys that are null, in
+    the file or inside, count as missing. The scaling is returned without rope_theta, and its kind
+    always under rope_type.
     """
     raise NotImplementedError
 
@@ -61,9 +67,11 @@ def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
 def windows_of(config_json: dict) -> list[int | None] | None:
     """How many tokens each layer of a Qwen3 sees, None for all; None where all layers see all.
 
-    sliding_window counts only where use_sliding_window is true. layer_types says of each layer
-    whether it has "full_attention" or "sliding_attention". Without layer_types, the layers from
-    max_window_layers on have the window (from 28 on where that is missing).
+    sliding_window, 4,096 where it is missing, counts only where use_sliding_window is true; without
+    it there is no window. layer_types says of each layer whether it has "full_attention" or
+    "sliding_attention", and is looked at whether or not there is a window. Without layer_types, or
+    where it is null, the layers from max_window_layers on have the window (from 28 on where that is
+    missing).
 
     Raises ValueError naming layer_types where one is neither of the two, and sliding_window where
     a layer slides and there is no window.
@@ -84,8 +92,9 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     The rates of dropout are left out: they are for training, and the model is loaded to be used.
 
     Raises ValueError naming model_type where it is none of the three, a key that is missing
-    though the model cannot do without, activation_function where it is unknown, any key of MUST_BE
-    with another value, and what ModelConfig refuses.
+    though the model cannot do without, a key that is null where the above does not speak of null,
+    activation_function where it is unknown, any key of MUST_BE with another value, and what
+    ModelConfig refuses.
     """
     raise NotImplementedError
 
@@ -96,6 +105,8 @@ def rename(state: Mapping[str, Tensor], table: dict[str, str]) -> dict[str, Tens
     A name is parts with dots between them. Each key of table, one whole part or several in a
     row, becomes its value: with {"h": "blocks", "attn.c_proj": "o_proj"}, the name
     h.0.attn.c_proj.weight becomes blocks.0.o_proj.weight. A part that is in no key stays as it is.
+    A name is read once, from left to right: where several keys fit, the longest counts, and a
+    value is not looked up again ({"a": "b", "b": "c"} makes a.b to b.c).
 
     Raises ValueError naming both where two tensors would get one name.
     """
@@ -109,6 +120,9 @@ def convert_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     (in, out): they are transposed. c_attn is queries, keys and values in this order, (d_model,
     3 · d_model) with its bias of 3 · d_model: it becomes three. Embeddings and lm_head stay as they
     are. No tensor is copied: views will do. A name that is not GPT-2's is left as it is.
+
+    Raises ValueError where two tensors would get one name, such as wte.weight and
+    transformer.wte.weight.
     """
     raise NotImplementedError
 
@@ -149,8 +163,8 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     Of model.safetensors where there is one. Else of the shards that model.safetensors.index.json
     names: its weight_map says for each tensor in which file of the folder it lies.
 
-    Raises ValueError naming path where there is neither file (a pickle such as pytorch_model.bin
-    can run any code when it is opened, and is not), naming each shard that is missing or lies
+    Raises ValueError naming the folder where there is neither file (a pickle such as
+    pytorch_model.bin can run any code when it is opened, and is not), naming each shard that is missing or lies
     outside the folder, naming each tensor that is not in the shard the index says, or in a shard
     and not in the index, and naming a damaged file.
     """
@@ -196,8 +210,9 @@ def build_model(
     may then be missing, and where it is not must hold the same numbers as "embedding.weight".
 
     Raises one ValueError that names every tensor that is missing, every one that the model has
-    no place for, every one of the wrong shape, with both shapes, and tied ones that differ. Raises
-    ValueError naming dtype where it is no floating-point type.
+    no place for, every one of the wrong shape, with both shapes as in (12, 8), every one whose
+    dtype is not in DTYPES, and tied ones that differ. Raises ValueError naming dtype where it is not in DTYPES, and
+    where it is left out though the tensors are of several dtypes, which cannot be multiplied.
     """
     raise NotImplementedError
 
@@ -216,8 +231,8 @@ def load_pretrained(
 
     dtype: what its weights are cast to; left out, they stay as the file has them, often bfloat16.
 
-    Raises ValueError, naming the folder or the file, where something is missing, damaged, unknown
-    or does not fit: all that is wrong with the tensors at once.
+    Raises ValueError, naming the folder, where something is missing, damaged, unknown or does not
+    fit, and naming it: the file, the key, or all that is wrong with the tensors at once.
     """
     raise NotImplementedError
 
@@ -241,6 +256,7 @@ def is_byte_bpe(saved: dict) -> bool:
     Llama 2 does not work on bytes, others normalize the text first.
     """
     model, split = saved.get("model") or {}, saved.get("pre_tokenizer") or {}
+    added = saved.get("added_tokens") or []
     more = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback",
             "ignore_merges")
     return (model.get("type") == "BPE" and not any(model.get(key) for key in more)
@@ -248,8 +264,10 @@ def is_byte_bpe(saved: dict) -> bool:
             and split.get("type") == "ByteLevel" and split.get("use_regex", True)
             and not split.get("add_prefix_space", True)
             and (saved.get("decoder") or {}).get("type") == "ByteLevel"
-            and not any(token.get(key) for token in saved.get("added_tokens") or []
-                        for key in ("single_word", "lstrip", "rstrip")))
+            and not any(token.get(key) for token in added
+                        for key in ("single_word", "lstrip", "rstrip"))
+            # those that are not normalized are looked for first, so a longer one may come too late
+            and len({bool(token.get("normalized")) for token in added}) < 2)
 
 
 class LibraryTokenizer:

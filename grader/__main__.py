@@ -1,12 +1,17 @@
-"""The command line: check, watch, reset, stubs."""
+"""The command line: check, watch, hint, reset, stubs."""
 
 import argparse
+import importlib.util
+import os
+import secrets
 import sys
 from pathlib import Path
 
 from grader import chapters
 from grader.engine import FINE, TIMEOUT, Grader
 from grader.submission import CourseError
+
+ACTIVATE = r".venv\Scripts\activate" if os.name == "nt" else "source .venv/bin/activate"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,12 +20,21 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")    # a console without these characters
     try:
+        need_libraries()
         return options.run(options)
     except KeyboardInterrupt:
         return 130
     except (ValueError, OSError, CourseError) as error:
         print(f"grader: {error}", file=sys.stderr)
         return 2
+
+
+def need_libraries() -> None:
+    """Raise a CourseError where what the grader needs is not installed for this Python."""
+    for name in ("torch", "rich"):
+        if importlib.util.find_spec(name) is None:
+            raise CourseError(f"{name} is not installed for {sys.executable}. If you have run `make check`, "
+                              f"run `{ACTIVATE}` first; if not, the README says how to install.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--submission", type=Path, metavar="DIR",
                        help="grade the files in DIR; earlier chapters are then the reference's")
     check.add_argument("--hidden", action="store_true", help="ask the hidden checks too")
+    check.add_argument("--all", action="store_true", help="list every failure in short")
     check.add_argument("--json", type=Path, metavar="FILE", help="write every verdict to FILE")
     check.set_defaults(run=_check)
 
@@ -41,9 +56,16 @@ def _parser() -> argparse.ArgumentParser:
 
     for command in (check, watch):
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-        command.add_argument("--seed", type=int, default=0, metavar="N", help="other inputs (default 0)")
+        command.add_argument("--seed", type=int, metavar="N",
+                             help="other inputs (default 0; with --submission one that nobody has seen)")
         command.add_argument("--timeout", type=float, default=TIMEOUT, metavar="S",
                              help=f"seconds that one check may take (default {TIMEOUT:g})")
+
+    hint = commands.add_parser("hint", help="a hint from the lesson")
+    hint.add_argument("chapter", metavar="CHAPTER")
+    hint.add_argument("part", metavar="PART", help="a function, a class, or an exercise's number")
+    hint.add_argument("number", type=int, nargs="?", default=1, metavar="1|2|3")
+    hint.set_defaults(run=_hint)
 
     reset = commands.add_parser("reset", help="put a fresh stub in place; the old file is kept")
     reset.add_argument("chapter", metavar="CHAPTER")
@@ -58,19 +80,27 @@ def _chosen(options) -> list[chapters.Chapter]:
     return sorted({chapters.find(name) for name in options.chapters}) or chapters.chapters()
 
 
+def _seed(options) -> int:
+    """A student checks on the public seed; what is handed in is graded on one that nobody has seen."""
+    if options.seed is not None:
+        return options.seed
+    return secrets.randbelow(1 << 31) if getattr(options, "submission", None) else 0
+
+
 def _check(options) -> int:
     chosen, folder = _chosen(options), options.submission
     if folder and not folder.is_dir():
         raise ValueError(f"--submission {folder} is no folder")
-    with Grader(options.device, options.seed, options.timeout) as grader:
+    with Grader(options.device, _seed(options), options.timeout) as grader:
         from grader import report, screen  # while the zygote imports torch
         results, show = {}, screen.Screen()
         for chapter in chosen:
-            results[chapter] = list(grader.grade(chapter, folder, options.hidden,
-                                                 name_all=bool(options.json)))
-            grader.forget_suspects(chapter)
+            results[chapter] = list(grader.grade(
+                chapter, folder, options.hidden, name_all=bool(options.json or options.all),
+                progress=show.progress(report.title(chapter))))
+            grader.mistakes.forget(chapter)
             show.text(report.row(chapter, results[chapter]))
-        show.text("\n" + report.board(results, grader.setting, folder))
+        show.text("\n" + report.board(results, grader.setting, folder, options.all))
         if options.json:
             report.write_json(options.json, results, grader.setting)
     fine = all(verdict.word in FINE for verdicts in results.values() for verdict in verdicts)
@@ -79,8 +109,14 @@ def _check(options) -> int:
 
 def _watch(options) -> int:
     from grader import watch
-    with Grader(options.device, options.seed, options.timeout) as grader:
+    with Grader(options.device, _seed(options), options.timeout) as grader:
         watch.run(grader, _chosen(options))
+    return 0
+
+
+def _hint(options) -> int:
+    from grader import hints
+    print(hints.hint(chapters.find(options.chapter), options.part, options.number))
     return 0
 
 

@@ -1,6 +1,7 @@
 """The layout is the manifest: chapters in order, their files, prerequisites and stubs."""
 
 import ast
+import difflib
 import os
 import re
 import textwrap
@@ -70,8 +71,15 @@ def find(name: str) -> Chapter:
         if wanted in (chapter.stem, chapter.stem[2:], chapter.name, chapter.number) or (
                 wanted.isdecimal() and int(wanted) == int(chapter.number)):
             return chapter
+    near = close(wanted, {word: chapter for chapter in chapters() for word in (chapter.stem, chapter.name)})
     known = ", ".join(chapter.stem[2:] for chapter in chapters())
-    raise ValueError(f"there is no chapter {name!r}; the chapters are {known}")
+    raise ValueError(f"there is no chapter {name!r}; " + (
+        f"did you mean {near.stem[2:]}?" if near else f"the chapters are {known}"))
+
+
+def close(word: str, known: dict):
+    """What the nearest of these words stands for, or None."""
+    return next((known[near] for near in difflib.get_close_matches(word, known, 1)), None)
 
 
 @cache
@@ -80,6 +88,22 @@ def prerequisites(chapter: Chapter) -> list[Chapter]:
     path = chapter.solution if chapter.solution.exists() else chapter.exercise
     return sorted({Chapter(node.module) for node in ast.walk(ast.parse(path.read_text("utf-8")))
                    if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module})
+
+
+@cache
+def signatures(chapter: Chapter) -> dict[str, list[str]]:
+    """The argument names of every function and method of the chapter: {"Linear.forward": ["x"]}."""
+    path, found = chapter.solution if chapter.solution.exists() else chapter.exercise, {}
+
+    def walk(body, prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                walk(node.body, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.FunctionDef):
+                found[prefix + node.name] = [argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]
+                                             if argument.arg != "self"]
+    walk(ast.parse(path.read_text("utf-8")).body, "")
+    return found
 
 
 def needs(chapter: Chapter) -> list[Chapter]:

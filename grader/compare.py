@@ -17,7 +17,7 @@ TOLERANCE = {
     "cuda": {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 4e-3, torch.bfloat16: 3e-2,
              torch.complex128: 1e-9, torch.complex64: 1e-4},
 }
-NUMBER = 2e-5               # for a Python float, which comes from float32 most of the time
+SMALL, ALIKE = 1e-2, 30     # errors of rounding are below SMALL, and of one cause within a factor ALIKE
 FLOOR = 1e-3                # of the tensor's typical size: what a row of zeros counts as
 
 KINDS = {"none": "None", "bool": "a bool", "int": "an int", "float": "a float", "str": "a string",
@@ -74,6 +74,22 @@ def error(mine: Leaf, right: Leaf) -> float:
     return float(torch.where(ok, (a - b).abs() / _size(b), 0).max()) if b.numel() else 0.0
 
 
+def rounded_alike(mine, other, right) -> bool:
+    """Whether two answers miss the right one by errors of rounding of about the same size.
+
+    What is computed in too few digits differs from the right answer by noise, which depends on how
+    it was written; only the size of the noise tells the cause.
+    """
+    leaf = [x for x in (mine, other, right) if isinstance(x, Leaf) and x.kind == "tensor"]
+    if len(leaf) < 3 or not right.value.is_floating_point():
+        return False
+    if any(x.value.shape != right.value.shape or x.value.dtype != right.value.dtype
+           or not torch.equal(torch.isfinite(x.value), torch.isfinite(right.value)) for x in leaf):
+        return False
+    errors = error(mine, right), error(other, right)
+    return 0 < min(errors) and max(errors) < min(SMALL, ALIKE * min(errors))
+
+
 def _join(path: str, label: str) -> str:
     return label if not path else path + label if label.startswith("[") else f"{path}, {label}"
 
@@ -98,6 +114,17 @@ def _show(leaf: Leaf) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
+def _exactly(mine: Leaf, right: Leaf) -> str:
+    """Both values of a kind that must be equal; where both are cut, from where they differ."""
+    shown = _show(mine), _show(right)
+    if shown[0] == shown[1]:
+        texts = str(mine.value), str(right.value)
+        at = next((i for i, (a, b) in enumerate(zip(*texts)) if a != b), min(map(len, texts)))
+        cut = [f"…{text[at:at + 20]!r}" for text in texts]
+        return f"you gave {cut[0]}, expected {cut[1]} from character {at} on"
+    return f"you gave {shown[0]}, expected {shown[1]}"
+
+
 def _labels(mine: Branch, right: Branch) -> list[str]:
     if mine.kind != "dict":
         return [f"you gave {_name(mine)}, expected {_name(right)}"]
@@ -108,12 +135,12 @@ def _labels(mine: Branch, right: Branch) -> list[str]:
 
 
 def _leaf(mine: Leaf, right: Leaf, device: str, rtol: float | None) -> list[str]:
-    if right.kind == "float" and mine.kind in ("int", "float"):
-        return _number(float(mine.value), right.value, rtol)
+    if right.kind == "float" and mine.kind in ("int", "float"):     # from float32 most of the time
+        return _number(mine.value, right.value, rtol or TOLERANCE[device][torch.float32])
     if mine.kind != right.kind:
         return [f"you gave {_name(mine)}, expected {_name(right)}{_forgot(mine)}"]
     if right.kind != "tensor":
-        return [] if mine.value == right.value else [f"you gave {_show(mine)}, expected {_show(right)}"]
+        return [] if mine.value == right.value else [_exactly(mine, right)]
     a, b = mine.value, right.value
     if a.shape != b.shape:
         return [f"your shape is {tuple(a.shape)}, expected {tuple(b.shape)}"]
@@ -131,11 +158,25 @@ def _dtype(tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _number(mine: float, right: float, rtol: float | None) -> list[str]:
+def _number(mine: float | int, right: float, rtol: float) -> list[str]:
     same = mine == right or (mine != mine and right != right)
-    if same or abs(mine - right) <= (rtol or NUMBER) * abs(right):
-        return []
-    return [f"you gave {mine:.6g}, expected {right:.6g}"]
+    try:
+        if same or abs(mine - right) <= rtol * abs(right):
+            return []
+    except OverflowError:       # an int that is larger than any float
+        return [f"you gave a number of {len(str(mine))} digits, expected {right:.6g}"]
+    return [_against(mine, right)]
+
+
+def _against(mine, right) -> str:
+    """Both values, with as many digits as it takes to tell them apart."""
+    if not isinstance(mine, float) and not isinstance(right, float):
+        return f"you gave {mine}, expected {right}"
+    for digits in range(6, 18):
+        shown = [f"{value:.{digits}g}" for value in (mine, right)]
+        if shown[0] != shown[1]:
+            break
+    return f"you gave {shown[0]}, expected {shown[1]}"
 
 
 def _size(b: torch.Tensor) -> torch.Tensor:
@@ -160,7 +201,7 @@ def _values(a: torch.Tensor, b: torch.Tensor, rtol: float) -> list[str]:
             first = _index((mine != right).nonzero()[0])
             said = f"{int(mine.sum())} of {mine.numel()} of your numbers are {name}, " \
                    f"expected {int(right.sum())}; the first difference is at {first}"
-            return [said, f"there you gave {_item(a, first)}, expected {_item(b, first)}"]
+            return [said, f"there {_against(a[first].item(), b[first].item())}"]
     finite = torch.isfinite(y)
     wrong = torch.where(finite, (x - y).abs() > rtol * _size(y), x.nan_to_num(0) != y.nan_to_num(0))
     if not wrong.any():
@@ -174,16 +215,11 @@ def _index(position) -> tuple[int, ...]:
     return tuple(int(i) for i in position)
 
 
-def _item(tensor, index) -> str:
-    value = tensor[index].item()
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def _where(a, b, wrong) -> list[str]:
     """How many elements differ, and the first of them."""
     if not a.dim():
-        return [f"you gave {_item(a, ())}, expected {_item(b, ())}"]
+        return [_against(a.item(), b.item())]
     first = _index(wrong.nonzero()[0])
     at = f"[{', '.join(map(str, first))}]"
     return [f"{int(wrong.sum())} of {wrong.numel()} numbers differ; the first is {at}: "
-            f"you gave {_item(a, first)}, expected {_item(b, first)}"]
+            f"{_against(a[first].item(), b[first].item())}"]

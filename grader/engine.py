@@ -1,10 +1,6 @@
 """Submission + checks + key → verdicts. Every front end calls this, and decides nothing itself."""
 
-import itertools
-import os
-import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +9,12 @@ from grader import chapters
 from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
-from grader.process import CAN_FORK, Ended, Nursery, Worker
-from grader.submission import CourseError, Place, Reply, Setting, Submission, edits, scan_request, test_files
+from grader.mistakes import Mistakes
+from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
+from grader.submission import CourseError, Frame, Place, Reply, Setting, Submission, scan_request, test_files
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
-MAX_WORKERS = 4             # at most, for the known mistakes of a chapter; fewer where there are fewer cores
+JUDGING = 60.0              # seconds that comparing one answer may take
 FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
 
 
@@ -28,7 +25,8 @@ class Verdict:
     check: Check
     word: str
     facts: list[str] = field(default_factory=list)      # what differs, or what happened
-    frames: list[dict] = field(default_factory=list)    # the student's own lines of a traceback
+    frames: tuple[Frame, ...] = ()                      # the student's own lines of a traceback
+    whole: bool = False                                 # it speaks of the file as a whole
     mistake: str = ""                                   # what the student most likely did
     output: str = ""                                    # what the submission printed
     seconds: float = 0.0
@@ -36,16 +34,6 @@ class Verdict:
     @property
     def points(self) -> int:
         return self.check.points if self.word == "passed" else 0
-
-
-@dataclass
-class Suspect:
-    """A known mistake as a submission, and the checks that the key knows its answers to."""
-
-    submission: Submission
-    words: str
-    parts: frozenset[str]
-    learnt: set[Check] = field(default_factory=set)
 
 
 class Grader:
@@ -58,11 +46,10 @@ class Grader:
         if not timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {timeout}")
         self.setting = Setting(device, seed, timeout)
-        self._nursery = Nursery(fork)
+        self._nursery = Nursery(fork, limit=self.setting.on_cpu)    # CUDA maps more than it uses
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
-        self._suspects: dict[Chapter, list[Suspect]] = {}
         self._known: set[Check] = set()     # what the reference has been asked
-        self._scratch = tempfile.TemporaryDirectory(prefix="grader-")
+        self.mistakes = Mistakes(self)
 
     @cached_property
     def _key(self) -> Worker:
@@ -70,12 +57,10 @@ class Grader:
 
     def close(self) -> None:
         """End every process."""
-        for chapter in list(self._suspects):
-            self.forget_suspects(chapter)
+        self.mistakes.close()
         if "_key" in self.__dict__:
             self._key.end()
         self._nursery.close()
-        self._scratch.cleanup()
 
     def __enter__(self):
         return self
@@ -88,45 +73,58 @@ class Grader:
     def checks(self, chapter: Chapter, hidden: bool = False) -> list[Check]:
         """The chapter's checks for this device, in order: visible, then hidden if asked for."""
         if (chapter, hidden) not in self._checks:
-            said = self._tell("collect", chapter=chapter.stem, tests=test_files(chapter, hidden))
+            said = self.tell("collect", chapter=chapter.stem, tests=test_files(chapter, hidden))
             found = [Check(**{**c, "devices": tuple(c["devices"]), "names": frozenset(c["names"])})
                      for c in said["checks"]]
             self._checks[chapter, hidden] = [c for c in found if self.setting.device in c.devices]
         return self._checks[chapter, hidden]
 
-    def submission(self, chapter: Chapter, folder: Path | None = None) -> Submission:
-        """A chapter's file, to be asked checks; close it when done."""
-        return Submission(Place(self._nursery), self.setting, chapter, folder)
+    def place(self) -> Place:
+        """A new place for submissions to run in."""
+        return Place(self._nursery, self.setting.device)
+
+    def submission(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False) -> Submission:
+        """A chapter's file, to be asked visible checks, or hidden ones; close it when done."""
+        return Submission(self.place(), self.setting, chapter, folder, hidden)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
-              only=lambda check: True, name_all: bool = True) -> Iterator[Verdict]:
+              only=lambda check: True, name_all: bool = True, progress=None, stop=None) -> Iterator[Verdict]:
         """A verdict per check. The folder is as for Submission; `only` picks checks.
 
         name_all=False names the mistake of the first failure alone, the one that is shown.
+        progress(n, count): told before the n-th check of count is asked.
+        stop(): looked at while waiting; once it is true, Stopped is raised.
         """
-        asked = [check for check in self.checks(chapter, hidden) if only(check)]
-        candidate, name = self.submission(chapter, folder), True
-        if folder is None and candidate.file.exists() and not chapters.started(chapter):
-            # The stub as it was handed out: what running it gives is known.
-            yield from (Verdict(check, "todo", ["this part is not written yet"]) for check in asked)
-            return
-        try:
-            if candidate.file.exists():     # both sides at once, each on a core of its own
-                waiting = self._prepare(asked)
+        others, name = self.checks(chapter, hidden), True
+        for kind in (False, True)[:1 + hidden]:
+            asked = [check for check in others if check.hidden == kind and only(check)]
+            candidate = self.submission(chapter, folder, kind)
+            candidate.stop = stop
+            if folder is None and candidate.file.exists() and not chapters.started(chapter):
+                # The stub as it was handed out: what running it gives is known.
+                yield from (Verdict(check, "todo", ["this part is not written yet"]) for check in asked)
+                continue
+            try:
+                if candidate.file.exists():     # both sides at once, each on a core of its own
+                    waiting = self.prepare(asked)
+                    try:
+                        for number, check in enumerate(asked, 1):
+                            if progress:
+                                progress(number, len(asked))
+                            candidate.ask(check)
+                    finally:
+                        self.prepared(waiting)
                 for check in asked:
-                    candidate.ask(check)
-                self._prepared(waiting)
-            for check in asked:
-                verdict = self.verdict(candidate, check, asked, name)
-                name = name_all or (name and verdict.word in FINE)
-                yield verdict
-        finally:
-            candidate.close()
+                    verdict = self.verdict(candidate, check, others, name)
+                    name = name_all or (name and verdict.word in FINE)
+                    yield verdict
+            finally:
+                candidate.close()
 
     def warm(self, chapter: Chapter) -> None:
         """Load the chapter's reference and its mistakes, so that the next verdict is quick."""
-        self._prepared(self._prepare(self.checks(chapter)))
-        self._each(self.suspects(chapter), lambda suspect: suspect.submission.load())
+        self.prepared(self.prepare(self.checks(chapter)))
+        self.mistakes.load(chapter)
 
     def verdict(self, candidate: Submission, check: Check, others: list[Check] = (),
                 name: bool = True) -> Verdict:
@@ -137,37 +135,50 @@ class Grader:
         """
         if not candidate.file.exists():
             return Verdict(check, "todo", [f"there is no {candidate.file.name} in its folder"])
-        self._prepared(self._prepare([check]))
         reply = candidate.ask(check)
         word, facts = reply.word, reply.facts
         if word == "answer":
-            said = self._tell("judge", reply, **self._of(check), rtol=check.rtol)
+            self.prepared(self.prepare([check]))
+            said = self.tell("judge", reply, **self.of(check), rtol=check.rtol)
             if "refused" in said:
                 word, facts = "crashed", [f"the answer cannot be read: {said['refused']}"]
             else:
                 word, facts = "wrong" if said["facts"] else "passed", said["facts"]
-        verdict = Verdict(check, word, facts, reply.header.get("frames", []),
+        verdict = Verdict(check, word, facts, reply.frames, reply.whole,
                           output=reply.output, seconds=reply.seconds)
-        if name and verdict.word in ("wrong", "error"):
-            verdict.mistake = self._name(candidate, check, reply, others)
+        if name and word in ("wrong", "error") and not reply.whole:
+            verdict.mistake = self.mistakes.name(candidate, check, reply, others)
         return verdict
 
     def judge_here(self, check: Check, answer: dict, body: bytes) -> list[str]:
         """The facts about an answer that was given in the front end's own process."""
-        self._prepared(self._prepare([check]))
-        return self._tell("judge", Reply("answer", [], answer, body),
-                          **self._of(check), rtol=check.rtol)["facts"]
+        self.prepared(self.prepare([check]))
+        return self.tell("judge", Reply("answer", [], answer, body), **self.of(check), rtol=check.rtol)["facts"]
+
+    def right_answer(self, check: Check) -> tuple[dict, bytes]:
+        """What the reference answered, as it was sent."""
+        self.prepared(self.prepare([check]))
+        return self._key.receive(self._key.send("show", **self.of(check)))
 
     # -- the trusted side ----------------------------------------------------------------------
 
-    def _of(self, check: Check) -> dict:
+    def of(self, check: Check) -> dict:
+        """How the key knows a check."""
         return {"chapter": check.chapter, "question": self.setting.question(check)}
 
-    def _tell(self, do: str, reply: Reply | None = None, **arguments) -> dict:
-        """Ask the key, and wait."""
-        if reply:
-            arguments["reply"] = reply.header
-        return self._hear(self._key.send(do, body=reply.body if reply else b"", **arguments))
+    def tell(self, do: str, reply: Reply | None = None, **arguments) -> dict:
+        """Ask the key, and wait. With a reply it says "refused" where the answer was too much for it."""
+        if not reply:
+            return self._hear(self._key.send(do, **arguments))
+        try:
+            return self._key.receive(
+                self._key.send(do, reply.body, reply=reply.header, **arguments), JUDGING)[0]
+        except (Ended, FrameError, TimedOut) as error:      # another key takes its place
+            self._key.end()
+            del self.__dict__["_key"]
+            self._known.clear()
+            self.mistakes.unlearn()
+            return {"refused": f"comparing it ended the trusted side ({type(error).__name__})"}
 
     def _hear(self, number: int) -> dict:
         """The key's reply to a request; its failing is the course's failing."""
@@ -176,8 +187,8 @@ class Grader:
         except (Ended, FrameError) as error:
             raise CourseError(f"the trusted side failed: {error}\n{self._key.output()[-2000:]}") from error
 
-    def _prepare(self, asked: list[Check]) -> int | None:
-        """Have the key ask the reference what it has not been asked; `_prepared` waits for it."""
+    def prepare(self, asked: list[Check]) -> int | None:
+        """Have the key ask the reference what it has not been asked; `prepared` waits for it."""
         new = [check for check in asked if check not in self._known]
         if not new:
             return None
@@ -190,70 +201,6 @@ class Grader:
             "prepare", questions=[self.setting.question(check) for check in new],
             scan=scan_request(chapter, folders, SOLUTIONS, self.setting.device))
 
-    def _prepared(self, waiting: int | None) -> None:
+    def prepared(self, waiting: int | None) -> None:
         if waiting and (broken := self._hear(waiting)["broken"]):
             raise CourseError(f"the reference cannot answer: {broken}")
-
-    # -- naming mistakes -----------------------------------------------------------------------
-
-    def suspects(self, chapter: Chapter) -> list[Suspect]:
-        """The chapter's known mistakes, dealt out to a worker per core."""
-        if chapter not in self._suspects:
-            places = [Place(self._nursery) for _ in range(min(os.cpu_count() or 1, MAX_WORKERS))]
-            scratch = Path(self._scratch.name)
-            folders = [(edit, edit.write(chapter, scratch / f"{chapter.stem}-{number}"))
-                       for number, edit in enumerate(edits(chapter, "mistake"))]
-            self._suspects[chapter] = [
-                Suspect(Submission(place, self.setting, chapter, folder), edit.words, edit.parts)
-                for place, (edit, folder) in zip(itertools.cycle(places), folders)]
-        return self._suspects[chapter]
-
-    def _each(self, suspects: list[Suspect], do) -> None:
-        """Call `do` with each suspect: those of one worker in turn, the workers at once."""
-        groups: dict[Place, list[Suspect]] = {}
-        for suspect in suspects:
-            groups.setdefault(suspect.submission.place, []).append(suspect)
-        with ThreadPoolExecutor(MAX_WORKERS) as pool:
-            list(pool.map(lambda group: [do(suspect) for suspect in group], groups.values()))
-
-    def forget_suspects(self, chapter: Chapter) -> None:
-        """End the workers of a chapter's mistakes."""
-        for suspect in self._suspects.pop(chapter, []):
-            suspect.submission.close()
-
-    def _liken(self, check: Check, reply: Reply, numbers) -> dict[str, list[int]]:
-        """Which of these mistakes answer like this reply; see Key.liken."""
-        suspects = self.suspects(Chapter(check.chapter))
-        new = [number for number in numbers if check not in suspects[number].learnt]
-        self._each([suspects[number] for number in new], lambda suspect: suspect.submission.ask(check))
-        for number in new:
-            suspects[number].learnt.add(check)
-            theirs = suspects[number].submission.ask(check)     # it remembers what it said
-            if theirs.word in ("answer", "error"):
-                self._tell("learn", theirs, **self._of(check), rtol=check.rtol, mistake=number)
-        return self._tell("liken", reply, **self._of(check), rtol=check.rtol)
-
-    def _name(self, candidate: Submission, check: Check, reply: Reply, others) -> str:
-        """The words of the one mistake that gives this answer, or ""."""
-        suspects = self.suspects(candidate.chapter)
-        near = [i for i, suspect in enumerate(suspects) if suspect.parts & check.names]
-        likeness = self._liken(check, reply, near)
-        fits = likeness["whole"] or likeness["part"]
-        if len(fits) > 1:
-            fits = self._tell_apart(candidate, [c for c in others if c != check], fits)
-        return suspects[fits[0]].words if len(fits) == 1 else ""
-
-    def _tell_apart(self, candidate: Submission, others: list[Check], fits: list[int]) -> list[int]:
-        """Of mistakes that answer one check alike, those that fit the other checks best."""
-        self._prepared(self._prepare(others))
-        score = dict.fromkeys(fits, 0)
-        for check in others:
-            reply = candidate.ask(check)
-            if reply.word not in ("answer", "error"):
-                continue
-            likeness = self._liken(check, reply, fits)
-            for number in fits:
-                score[number] += (number in likeness["whole"] + likeness["part"])
-                score[number] -= 100 * (number in likeness["against"])
-        best = max(score.values())
-        return [number for number in fits if score[number] == best]

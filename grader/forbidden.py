@@ -1,14 +1,19 @@
 """What a chapter asks to be written and must not be borrowed: found in the text and at run time.
 
 The text shows what is named, aliases resolved; running shows what no text can, such as a
-tensor's method or a function reached through getattr.
+tensor's method or a function reached through getattr. Both stop accidents: who wants to hide a
+use from code that runs in the same process can, and is found by reading what was handed in.
 """
 
 import ast
+import functools
 import sys
+import threading
 from pathlib import Path
 
 import torch
+
+MOST = 20       # uses that are kept
 
 # Ways around every such list; no chapter needs them.
 BACK_DOORS = ("torch.ops", "torch._C", "torch._VF", "torch._refs", "torch._decomp", "torch._prims",
@@ -21,6 +26,7 @@ def uses(source: str, forbidden: set[str]) -> list[tuple[int, str]]:
     alias: dict[str, str] = {}
     found = set()
     banned = forbidden.union(BACK_DOORS)
+    things = {id(thing): name for name in forbidden if (thing := _resolve(name)) is not None}
 
     def dotted(node) -> str | None:
         """What a name stands for, such as "torch.nn.Linear"; None if it is no import's."""
@@ -39,6 +45,8 @@ def uses(source: str, forbidden: set[str]) -> list[tuple[int, str]]:
     def look(line: int, name: str | None) -> None:
         if name in banned or (name and name.startswith(tuple(f"{door}." for door in BACK_DOORS))):
             found.add((line, name))
+        elif name and id(_resolve(name)) in things:     # the same thing by another way
+            found.add((line, things[id(_resolve(name))]))
 
     # Aliases first, wherever they stand; twice, so that an alias of an alias is resolved.
     for _ in range(2):
@@ -73,19 +81,26 @@ class ForbiddenUse(BaseException):
 
 
 class Watch:
-    """While active, a forbidden torch function called from `file` is noted and stopped.
+    """While active, a forbidden function of torch that a submission calls is noted and stopped.
 
-    Each stands replaced by one that looks who calls, so `file` has to be loaded inside too. (A mode
-    that sees every call of torch, every shape that is read included, adds half to a check's time.)
+    Each stands replaced by one that looks who calls, a class by its __init__, so the submission has
+    to be loaded inside too. (A mode that sees every call of torch, every shape that is read
+    included, adds half to a check's time.)
+
+    file: the submission; what lies beside it counts as its helpers. innocent: files that may call
+    what they like, such as the checks and the chapters that come before.
     """
 
-    def __init__(self, forbidden: set[str], file: Path):
-        self.file, self.seen = str(file), []
+    def __init__(self, forbidden: set[str], file: Path, innocent: list[str] = ()):
+        self.file, self.seen = Path(file), []
+        self.innocent = frozenset(innocent)
         self._places = []       # (module or class, attribute, what stands there, its watched twin)
         for name in forbidden:
             holder, attribute = _resolve(name.rpartition(".")[0]), name.rpartition(".")[2]
             thing = getattr(holder, attribute, None)
-            if callable(thing) and not isinstance(thing, type):
+            if isinstance(thing, type):
+                holder, attribute, thing = thing, "__init__", thing.__init__
+            if callable(thing):
                 own = vars(holder).get(attribute)       # None: a method of a base class
                 self._places.append((holder, attribute, own, self._watched(name, thing)))
 
@@ -105,18 +120,25 @@ class Watch:
     def _watched(self, name: str, function):
         def watched(*args, **kwargs):
             if line := self._line_of_caller():
-                self.seen.append((line, name))
+                self.seen = [*self.seen[:MOST], (line, name)]
                 raise ForbiddenUse(name)
             return function(*args, **kwargs)
         return watched
 
     def _line_of_caller(self) -> int | None:
-        """The line in `file` that called, if the nearest frame outside torch is there."""
-        frame = sys._getframe(2)
-        while frame and ("/torch/" in frame.f_code.co_filename.replace("\\", "/")
-                         or frame.f_code.co_filename == __file__):
+        """The line in the submission, or -1 for code of no file or a thread; None for others' calls."""
+        frame, lost = sys._getframe(2), None
+        while frame:
+            name = frame.f_code.co_filename
+            if name in self.innocent:
+                return lost
+            if name == str(self.file):
+                return frame.f_lineno
+            if Path(name).parent == self.file.parent or (
+                    name.startswith("<") and not name.startswith(("<@beartype", "<frozen"))):
+                lost = -1       # a helper beside the submission, or text that was executed
             frame = frame.f_back
-        return frame.f_lineno if frame and frame.f_code.co_filename == self.file else None
+        return lost if lost or threading.current_thread() is threading.main_thread() else -1
 
 
 def _resolve(name: str):

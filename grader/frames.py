@@ -5,6 +5,7 @@ import struct
 
 MAX_HEADER = 16 << 20       # bytes of JSON
 MAX_BODY = 256 << 20        # bytes of tensors
+MAX_DEPTH = 100             # objects and lists within each other; JSON deeper than that cannot be passed on
 
 _LENGTHS = struct.Struct(">II")
 
@@ -32,6 +33,13 @@ def read_frame(stream) -> tuple[dict, bytes]:
         raise FrameError("a frame's header is no JSON") from error
     if type(header) is not dict:
         raise FrameError("a frame's header is no object")
+    level, depth = [header], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise FrameError(f"a frame's header is nested more than {MAX_DEPTH} deep")
+        level = [part for node in level for part in (node.values() if type(node) is dict else node)
+                 if type(part) in (dict, list)]
     return header, content
 
 
@@ -40,7 +48,12 @@ def _refuse(constant: str):
 
 
 def _exactly(stream, n: int) -> bytes:
-    data = stream.read(n) if n else b""
-    if data is None or len(data) < n:
-        raise EOFError("the other side has ended")
-    return data
+    """n bytes of a stream, which need not be a buffered one."""
+    parts, left = [], n
+    while left:
+        part = stream.read(left)
+        if not part:
+            raise EOFError("the other side has ended")
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

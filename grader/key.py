@@ -10,14 +10,12 @@ from pathlib import Path
 import torch
 
 from grader import checks, compare, wire
-from grader.frames import FrameError
 from grader.worker import Room
 from grader.worker import main as serve_requests
 
 
-def main() -> None:
-    key = Key()
-    serve_requests(lambda do, arguments, body: (key.serve(do, arguments, body), b""))
+def main(limit: bool = False) -> None:
+    serve_requests(limit, Key().serve)
 
 
 class Key:
@@ -26,13 +24,19 @@ class Key:
     def __init__(self):
         self.rooms: dict[str, Room] = {}
         self.right: dict[tuple, tuple] = {}
+        self.shown: dict[tuple, tuple[dict, bytes]] = {}    # the same, as it was sent
         self.wrong: dict[tuple, dict[int, tuple]] = {}     # of mistakes, with their wrong parts
 
-    def serve(self, do: str, arguments: dict, body: bytes) -> dict:
-        if do in ("judge", "learn", "liken"):       # these carry an answer
-            return getattr(self, do)(**arguments, body=body)
+    def serve(self, do: str, arguments: dict, body: bytes) -> tuple[dict, bytes]:
+        if do in ("judge", "learn", "liken"):       # these carry an answer, which may be anything
+            try:
+                return getattr(self, do)(**arguments, body=body), b""
+            except Exception as error:
+                return {"refused": f"{type(error).__name__}: {error}"[:500]}, b""
         if do in ("collect", "prepare"):
-            return getattr(self, do)(**arguments)
+            return getattr(self, do)(**arguments), b""
+        if do == "show":
+            return self.shown[_place(**arguments)]
         raise ValueError(f"unknown request {do!r}")
 
     def collect(self, chapter: str, tests: dict) -> dict:
@@ -57,38 +61,44 @@ class Key:
             if "answer" not in reply:
                 return {"broken": f"{chapter}, {question['function']}: {reply}"}
             self.right[_place(chapter, question)] = reply, wire.decode(reply["answer"], body)
+            self.shown[_place(chapter, question)] = reply, body
         return {"broken": None}
 
     def judge(self, chapter, question, reply, rtol, body) -> dict:
         """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
-        try:
-            found = self._wrong_parts(chapter, question, (reply, wire.decode(reply["answer"], body)), rtol)
-        except FrameError as error:
-            return {"refused": str(error)}
+        found = self._wrong_parts(chapter, question, (reply, wire.decode(reply["answer"], body)), rtol)
         facts = []
         for path, said in found.items():
             facts += [f"{path}: {said[0]}" if path else said[0], *said[1:]]
         return {"facts": facts}
 
-    def learn(self, chapter, question, mistake, reply, rtol, body) -> dict:
-        """Keep what a mistake answers, if it is wrong."""
+    def learn(self, chapter, question, mistake, by_size, reply, rtol, body) -> dict:
+        """Keep what a mistake answers, if it is wrong. by_size: what tells it is the size of its error."""
         theirs = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
         if wrong := self._wrong_parts(chapter, question, theirs, rtol):
-            self._mistakes(chapter, question)[mistake] = theirs, wrong
+            self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
         return {}
 
     def liken(self, chapter, question, reply, rtol, body) -> dict:
         """Which mistakes give this wrong answer, wholly or in every part they get wrong.
 
-        {"whole": [numbers], "part": [numbers], "against": [numbers]}: `against` are mistakes
-        that would have shown in this answer and did not.
+        {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers]}: `size` are
+        mistakes of precision with errors of this size, `against` are mistakes that would have shown
+        in this answer and did not.
         """
         mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
-        likeness: dict[str, list[int]] = {"whole": [], "part": [], "against": []}
+        likeness: dict[str, list[int]] = {"whole": [], "part": [], "size": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
-        for number, (theirs, wrong) in self._mistakes(chapter, question).items():
-            same = self._agree(chapter, mine, theirs, wrong, rtol)
-            kind = "against" if not same else "whole" if wrong.keys() >= mine_wrong.keys() else "part"
+        right = self.right[_place(chapter, question)]
+        for number, (theirs, wrong, by_size) in self._mistakes(chapter, question).items():
+            if self._agree(chapter, mine, theirs, wrong, rtol):
+                kind = "whole" if wrong.keys() >= mine_wrong.keys() else "part"
+            elif by_size and wrong.keys() == mine_wrong.keys() and all(
+                    compare.rounded_alike(*(compare.at(answer[1], path) for answer in (mine, theirs, right)))
+                    for path in wrong):
+                kind = "size"
+            else:
+                kind = "against"
             likeness[kind].append(number)
         return likeness
 

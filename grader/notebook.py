@@ -23,13 +23,20 @@ def check(chapter: str, part: str = "") -> None:
     """
     found, grader = chapters.find(chapter), _grader()
     if not any(part in check.name for check in grader.checks(found)):
-        names = ", ".join(dict.fromkeys(c.function for c in grader.checks(found)))
-        raise ValueError(f"no check of {found.stem} has {part!r} in its name; there are {names}")
+        names = {check.function.removeprefix("test_"): check.function for check in grader.checks(found)}
+        near = chapters.close(part.removeprefix("test_"), names)
+        raise ValueError(f"no check of {found.stem} has {part!r} in its name; " + (
+            f"did you mean {near}?" if near else f"there are {', '.join(names.values())}"))
     verdicts = list(grader.grade(found, only=lambda check: part in check.name, name_all=False))
     passed = sum(verdict.word == "passed" for verdict in verdicts)
     print(f"{found.stem}: {passed} of {len(verdicts)} checks passed ({report.words(verdicts)})")
     if failed := report.first_failure(verdicts):
         print("\n" + report.failure(failed, grader.setting))
+        if len(every := report.failures(verdicts)) > 1:
+            print("\nand\n" + "\n".join(report.in_short(verdict) for verdict in every if verdict != failed))
     for line in dict.fromkeys(f"  {verdict.word}: {verdict.check.rule}" for verdict in verdicts
                               if verdict.word in ("todo", "waiting")):
         print(line)
+
+
+_grader()       # so that it imports torch while the notebook's own cell does

@@ -3,16 +3,20 @@
 tests/hidden is collected with --hidden or when named, tests/course only when named.
 """
 
+import secrets
+import types
 from pathlib import Path
 
 import pytest
 
 from grader import checks, report
+from grader.__main__ import need_libraries
 from grader.chapters import EXERCISES, TESTS, Chapter
 from grader.engine import FINE, TIMEOUT, Grader, Verdict
+from grader.submission import CourseError
 
 GRADER = pytest.StashKey[Grader]()
-CANDIDATE = pytest.StashKey()
+CANDIDATES = pytest.StashKey[dict]()
 
 
 def pytest_addoption(parser):
@@ -20,7 +24,8 @@ def pytest_addoption(parser):
     group.addoption("--submission", type=Path, metavar="DIR", help="grade the files in DIR")
     group.addoption("--hidden", action="store_true", help="ask the hidden checks too")
     group.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="where checks run")
-    group.addoption("--seed", type=int, default=0, metavar="N", help="other inputs (default 0)")
+    group.addoption("--seed", type=int, metavar="N",
+                    help="other inputs (default 0; with --submission ones that nobody has seen)")
     group.addoption("--check-timeout", type=float, default=TIMEOUT, metavar="S",
                     help=f"seconds that one check may take (default {TIMEOUT:g})")
     group.addoption("--in-process", action="store_true",
@@ -31,6 +36,18 @@ def pytest_configure(config):
     folder = config.getoption("submission")
     if folder and not folder.is_dir():
         raise pytest.UsageError(f"--submission {folder} is no folder")
+    if config.option.seed is None:      # set once, so that xdist's workers get the same
+        config.option.seed = secrets.randbelow(1 << 31) if folder else 0
+    try:
+        need_libraries()
+    except CourseError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_report_header(config):
+    if config.getoption("submission"):
+        return f"these inputs again: --seed {config.option.seed}"
+    return None
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -83,10 +100,9 @@ def pytest_pyfunc_call(pyfuncitem):
         pytest.skip(f"not asked on {grader.setting.device}")
     folder = config.getoption("submission")
     if config.getoption("in_process"):
-        verdict = _here(grader, check, chapter, folder, pyfuncitem.function)
+        return _here(config, grader, check, chapter, folder, pyfuncitem.function)
     else:
-        verdict = grader.verdict(_candidate(config, grader, chapter, folder), check,
-                                 grader.checks(chapter, hidden))
+        verdict = _verdict(config, grader, check, chapter, folder)
     if verdict.word in ("todo", "waiting"):
         pytest.skip(f"{verdict.word}: {verdict.facts[0]}")
     if verdict.word not in FINE:
@@ -94,44 +110,77 @@ def pytest_pyfunc_call(pyfuncitem):
     return True
 
 
-def _candidate(config, grader: Grader, chapter: Chapter, folder):
-    """The chapter's submission; one is open at a time."""
-    candidate = config.stash.get(CANDIDATE, None)
-    if candidate is None or candidate.chapter != chapter:
-        if candidate:
-            candidate.close()
-            grader.forget_suspects(candidate.chapter)
-        candidate = config.stash[CANDIDATE] = grader.submission(chapter, folder)
-    return candidate
+def _verdict(config, grader: Grader, check, chapter: Chapter, folder) -> Verdict:
+    """What the grader says of a check; one chapter's submissions are open at a time."""
+    open_ = config.stash.setdefault(CANDIDATES, {})
+    if any(candidate.chapter != chapter for candidate in open_.values()):
+        _close(open_)
+        for other in [*open_]:
+            grader.mistakes.forget(open_.pop(other).chapter)
+    if check.hidden not in open_:
+        open_[check.hidden] = grader.submission(chapter, folder, check.hidden)
+    return grader.verdict(open_[check.hidden], check, grader.checks(chapter, check.hidden))
 
 
-def _here(grader: Grader, check, chapter: Chapter, folder, function) -> Verdict:
-    """Run the check in this process; what the student's code raises passes through."""
+def _close(candidates: dict) -> None:
+    for candidate in candidates.values():
+        candidate.close()
+
+
+def _here(config, grader: Grader, check, chapter: Chapter, folder, function) -> bool:
+    """Run the check in this process, so that a debugger stops in the student's own line."""
     from grader import wire
     from grader.submission import scan_request
     from grader.worker import Room
 
     room = Room()
-    folders = grader.submission(chapter, folder).folders
-    broken = room.scan(**scan_request(chapter, folders, folder or EXERCISES, grader.setting.device))
+    candidate = grader.submission(chapter, folder)
+    broken = room.scan(**scan_request(chapter, candidate.folders, folder or EXERCISES, grader.setting.device))
     if broken:
         line, name = broken["forbidden"][0]
-        return Verdict(check, "forbidden", [f"line {line} uses {name}, which is yours to write here"])
+        pytest.fail(f"line {line} uses {name}, which is yours to write here", pytrace=False)
     room.load_here()
     draw, dtype = room.prepare(check.function, check.dtype, grader.setting.seed)
     try:
         answer = function(room.impl, draw, *dtype)
     except NotImplementedError as error:
-        if error.args:
-            raise
-        return Verdict(check, "todo", ["a part is not written yet"])
+        if not error.args:
+            pytest.skip("todo: a part is not written yet")
+        raise _from_own_line(error, candidate) from None
+    except Exception as error:
+        raise _from_own_line(error, candidate) from None
     tree, body = wire.encode(answer, draw.storages())
-    facts = grader.judge_here(check, {"answer": tree, "changed": draw.changed()}, body)
-    return Verdict(check, "wrong" if facts else "passed", facts)
+    if grader.judge_here(check, {"answer": tree, "changed": draw.changed()}, body):
+        said = report.failure(_verdict(config, grader, check, chapter, folder), grader.setting, folder)
+        header, content = grader.right_answer(check)
+        _look(said, answer, wire.plain(wire.decode(header["answer"], content)))
+    return True
+
+
+def _look(said: str, answer, expected):
+    """Here a debugger stops: `answer` is what your code gave, `expected` what the reference gives.
+
+    To stop in your own code, write breakpoint() there and run the command again.
+    """
+    raise AssertionError(f"{said}\n\n{_look.__doc__.strip()}")
+
+
+def _from_own_line(error: Exception, candidate) -> Exception:
+    """The error, with its traceback ending in the last line that is the student's."""
+    steps, trace = [], error.__traceback__
+    while trace is not None:
+        steps.append(trace)
+        trace = trace.tb_next
+    own = [i for i, step in enumerate(steps) if Path(step.tb_frame.f_code.co_filename).parent == candidate.folder]
+    if own:
+        short = None
+        for step in reversed(steps[:own[-1] + 1]):
+            short = types.TracebackType(short, step.tb_frame, step.tb_lasti, step.tb_lineno)
+        error = error.with_traceback(short)
+    return error
 
 
 def pytest_unconfigure(config):
-    if candidate := config.stash.get(CANDIDATE, None):
-        candidate.close()
+    _close(config.stash.get(CANDIDATES, {}))
     if grader := config.stash.get(GRADER, None):
         grader.close()

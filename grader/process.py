@@ -4,6 +4,7 @@ No torch is imported here. Each worker has three pipes: requests, replies, and w
 """
 
 import contextlib
+import io
 import json
 import os
 import queue
@@ -13,12 +14,14 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 from grader.chapters import ROOT
 from grader.frames import FrameError, read_frame, write_frame
 from grader.zygote import THREADS
 
 MAX_OUTPUT = 64 << 10       # bytes of a submission's prints that are kept
+GLANCE = 0.1                # seconds between looks at whether somebody has stopped waiting
 
 # Forking a process that has torch in memory is safe on Linux only.
 CAN_FORK = sys.platform == "linux"
@@ -39,6 +42,10 @@ class TimedOut(Exception):
     """A worker gave no answer in time."""
 
 
+class Stopped(Exception):
+    """Nobody waits for this answer any more."""
+
+
 def _python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", f"grader.{module}", *arguments]
 
@@ -49,10 +56,13 @@ def _environment() -> dict:
 
 
 class Nursery:
-    """Starts workers: forked from a zygote where that is safe, fresh processes elsewhere."""
+    """Starts workers: forked from a zygote where that is safe, fresh processes elsewhere.
 
-    def __init__(self, fork: bool = CAN_FORK):
-        self.fork, self._lock = fork, threading.Lock()
+    limit: let none of them take more memory than worker.MEMORY.
+    """
+
+    def __init__(self, fork: bool = CAN_FORK, limit: bool = True):
+        self.fork, self._limit, self._lock = fork, limit, threading.Lock()
         self._zygote = None
         if fork:
             self._start_zygote()
@@ -68,19 +78,20 @@ class Nursery:
         """A new process in the role of "worker" or "key"."""
         if not self.fork:
             process = subprocess.Popen(
-                _python(role), env=_environment(), start_new_session=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            return Worker(process.stdin, process.stdout, process.stderr, process.pid,
-                          lambda: _wait(process))
+                _python(role, *["--limit"] * self._limit), env=_environment(), start_new_session=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+            return Worker(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
+                          process.pid, lambda: _wait(process))
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         try:
-            pid = self._request({"do": "fork", "role": role}, theirs)
+            pid = self._request({"do": "fork", "role": role, "limit": self._limit}, theirs)
         finally:
             for fd in theirs:
                 os.close(fd)
-        return Worker(open(pipes[0][1], "wb"), open(pipes[1][0], "rb"), open(pipes[2][0], "rb"),
-                      pid, lambda: self._request({"do": "reap", "pid": pid}))
+        replies, prints = (open(pipe[0], "rb", buffering=0) for pipe in pipes[1:])
+        return Worker(open(pipes[0][1], "wb"), replies, prints, pid,
+                      lambda: self._request({"do": "reap", "pid": pid}))
 
     def _request(self, message: dict, fds=()) -> int:
         """One exchange with the zygote; a zygote that a submission has killed is started anew."""
@@ -144,13 +155,24 @@ class Worker:
             write_frame(self._requests, {"do": do, "with": arguments, "id": self._count}, body)
         return self._count
 
-    def receive(self, number: int, timeout: float | None = None) -> tuple[dict, bytes]:
-        """The reply to a request; TimedOut, Ended or FrameError where there is none."""
-        try:
-            reply = self._inbox.get(timeout=timeout)
-        except queue.Empty:
-            self.end()
-            raise TimedOut from None
+    def receive(self, number: int, timeout: float | None = None, stop=None) -> tuple[dict, bytes]:
+        """The reply to a request; TimedOut, Ended or FrameError where there is none.
+
+        stop: looked at while waiting; Stopped once it is true.
+        """
+        late = time.monotonic() + timeout if timeout else None
+        while True:
+            try:
+                left = None if late is None else max(0.0, late - time.monotonic())
+                reply = self._inbox.get(timeout=left if stop is None else min(GLANCE, left or GLANCE))
+                break
+            except queue.Empty:
+                if stop and stop():
+                    self.end()
+                    raise Stopped from None
+                if late is not None and time.monotonic() >= late:
+                    self.end()
+                    raise TimedOut from None
         if isinstance(reply, EOFError):
             raise Ended(self.end(kill=False))
         if isinstance(reply, Exception):
@@ -161,8 +183,8 @@ class Worker:
             raise FrameError("an answer came that nobody had asked for")
         return reply
 
-    def ask(self, do: str, timeout: float | None = None, body: bytes = b"", **arguments):
-        return self.receive(self.send(do, body, **arguments), timeout)
+    def ask(self, do: str, timeout: float | None = None, stop=None, **arguments):
+        return self.receive(self.send(do, **arguments), timeout, stop)
 
     def end(self, kill: bool = True) -> int:
         """End the process and all that it started; returns how it ended.
@@ -192,23 +214,36 @@ class Worker:
         self._cut = 0
         return text + (f"\n… and {cut:,} bytes more" if cut else "")
 
+    def read(self, n: int) -> bytes:
+        """Up to n bytes of its replies; none at their end."""
+        if not self._wait_for(self._replies):
+            return b""
+        return os.read(self._replies.fileno(), min(n, 1 << 20))
+
+    def _wait_for(self, stream) -> bool:
+        """Until a pipe holds something or its other end is closed; False once this worker has ended.
+
+        What a submission has started may hold a pipe open for as long as it lives.
+        """
+        poll = select.poll() if POLLS else None
+        if poll:
+            poll.register(stream.fileno(), select.POLLIN)
+            while not self._ended and not poll.poll(GLANCE * 1000):
+                pass
+        return not self._ended
+
     def _listen(self) -> None:
         try:
             while True:
-                self._inbox.put(read_frame(self._replies))
+                self._inbox.put(read_frame(self))
         except (EOFError, OSError, ValueError) as error:
             self._inbox.put(error if isinstance(error, FrameError) else EOFError())
 
     def _drain(self) -> None:
         """Keep taking what it prints, so that it never waits for a full pipe."""
         with contextlib.suppress(OSError, ValueError):
-            more = True
-            while more:
-                if POLLS:
-                    poll = select.poll()
-                    poll.register(self._prints.fileno(), select.POLLIN)
-                    poll.poll()
-                more = self._take()
+            while self._wait_for(self._prints) and self._take():
+                pass
 
     def _take(self) -> bool:
         """Take what has been printed; False at its end."""

@@ -6,42 +6,63 @@ import os
 import textwrap
 from pathlib import Path
 
-from grader.chapters import EXERCISES, ROOT, Chapter
+from grader.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter
 from grader.engine import FINE, Verdict
-from grader.submission import Setting
+from grader.submission import Frame, Setting
 
 WIDTH = 88
 LINES = 20                  # a failure fits in so many
+CUT = 4_000                 # characters of a text that are looked at before it is wrapped
 BAR = 12                    # cells of the board's bar
 
 
 def failure(verdict: Verdict, setting: Setting, folder: Path | None = None) -> str:
     """One verdict explained: rule, difference, likely mistake, hint, and how to repeat it."""
-    check = verdict.check
-    parts = [("rule", check.rule, 3)]
+    check, parts = verdict.check, []
+    if verdict.whole:
+        title = f"{check.chapter} · the whole file · {verdict.word}"
+    else:
+        title = f"{check.chapter} · {check.name} · {verdict.word}"
+        parts.append(("rule", check.rule, 3))
     parts += [("" if i else verdict.word, fact, 4) for i, fact in enumerate(verdict.facts[:5])]
-    if verdict.frames:
-        parts.append(("line", _frame(verdict.frames[-1]), 2))
-    if verdict.mistake:
+    parts += [("" if i else "line", _line(frame), 3)
+              for i, frame in enumerate(_telling(verdict.frames, check.chapter))]
+    if verdict.whole:
+        parts.append(("", "No check was asked.", 1))
+    elif verdict.mistake:
         parts.append(("likely", verdict.mistake, 5))
     elif check.hint:
         parts.append(("hint", " ".join(check.hint.split()), 5))
     if verdict.output.strip():
         parts.append(("printed", _tail(verdict.output), 3))
-    parts.append(("again", again(verdict, setting, folder), 1))
-    title = f"{check.chapter} · {check.name} · {verdict.word}"
+    if not verdict.whole:
+        parts.append(("again", again(verdict, setting, folder), 1))
     lines = [title, *(line for part in parts for line in _labelled(*part))]
     if len(lines) > LINES:      # the middle of a long story goes; how to repeat it stays
         lines = [*lines[:LINES - 2], "          …", lines[-1]]
     return "\n".join(lines)
 
 
+def in_short(verdict: Verdict) -> str:
+    """One failure in a line or two: its name, and the mistake or what differs."""
+    what = verdict.mistake or " ".join(verdict.facts)
+    name = "the whole file" if verdict.whole else verdict.check.name
+    said = " ".join(f"{name} · {verdict.word}: {_printable(what[:CUT])}".split())
+    lines = textwrap.wrap(said, WIDTH - 4, subsequent_indent="    ")
+    cut = [*lines[:1], f"{lines[1][:WIDTH - 6]} …"] if len(lines) > 2 else lines
+    return "\n".join(f"  {line}" for line in cut)
+
+
 def _labelled(label: str, text: str, most: int) -> list[str]:
-    """A label and its text, wrapped beside it."""
+    """A label and its text, wrapped beside it; indented lines are code and stay as they are."""
     if label == "again":
         return [f"  {label:<8}{text}"]
-    lines = [line for piece in _printable(text).split("\n")
-             for line in textwrap.wrap(piece, WIDTH - 10, break_on_hyphens=False) or [""]]
+    lines = []
+    for piece in _printable(text[:CUT]).split("\n"):
+        if piece.startswith("    "):
+            lines.append(piece if len(piece) <= WIDTH - 10 else piece[:WIDTH - 12] + " …")
+        else:
+            lines += textwrap.wrap(piece, WIDTH - 10, break_on_hyphens=False) or [""]
     if len(lines) > most:
         lines = lines[:most - 1] + [lines[most - 1][:WIDTH - 12] + " …"]
     return [f"  {label if i == 0 else '':<8}{line}" for i, line in enumerate(lines)]
@@ -52,11 +73,19 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text.expandtabs(4))
 
 
-def _frame(frame: dict) -> str:
-    path, number = Path(frame["file"]), frame["line"]
-    line = linecache.getline(str(path), number).strip()
-    name = shown(path) if path.is_relative_to(ROOT) else path.name
-    return f"{name}:{number}, in {frame['function']}:\n    {line[:WIDTH - 16]}"
+def _telling(frames: tuple[Frame, ...], chapter: str) -> list[Frame]:
+    """The last line in the graded file, and the deepest one where that is another file of the student's."""
+    own = [frame for frame in frames if frame.file.stem == chapter and frame.file.parent != SOLUTIONS]
+    last = [frame for frame in frames[-1:] if frame.file.parent != SOLUTIONS]
+    return list(dict.fromkeys([*own[-1:], *last])) or list(frames[-1:])
+
+
+def _line(frame: Frame) -> str:
+    """Where a line is and what it says, as it stands in the file now."""
+    linecache.checkcache(str(frame.file))
+    name = shown(frame.file) if frame.file.is_relative_to(ROOT) else frame.file.name
+    where = f"{name}:{frame.line}" + (f", in {frame.function}" if frame.function else "")
+    return f"{where}:\n    {linecache.getline(str(frame.file), frame.line).strip()}"
 
 
 def _tail(output: str) -> str:
@@ -89,6 +118,9 @@ def words(verdicts: list[Verdict]) -> str:
         count[verdict.word] = count.get(verdict.word, 0) + 1
     if count.keys() == {"passed"}:
         return "all passed"
+    if verdicts and verdicts[0].whole:
+        return {"forbidden": "the file uses what is to be written"}.get(
+            verdicts[0].word, "the file cannot be loaded")
     names = {"todo": "to do"}
     order = ["wrong", "error", "forbidden", "timeout", "crashed", "waiting", "todo"]
     return ", ".join(f"{count[w]} {names.get(w, w)}" for w in order if w in count)
@@ -99,8 +131,12 @@ def row(chapter: Chapter, verdicts: list[Verdict]) -> str:
     passed = sum(v.word == "passed" for v in verdicts)
     full = BAR * passed // max(1, len(verdicts))
     bar = "█" * full + "░" * (BAR - full)
-    name = f"{chapter.number} {chapter.name.replace('_', ' ')}"
-    return f"{name:<28} {bar} {passed:>3} / {len(verdicts):<3} {words(verdicts)}"
+    return f"{title(chapter):<28} {bar} {passed:>3} / {len(verdicts):<3} {words(verdicts)}"
+
+
+def title(chapter: Chapter) -> str:
+    """A chapter in words: "10 grouped query attention"."""
+    return f"{chapter.number} {chapter.name.replace('_', ' ')}"
 
 
 def first_failure(verdicts: list[Verdict]) -> Verdict | None:
@@ -124,16 +160,34 @@ def next_step(results: dict[Chapter, list[Verdict]], folder: Path | None = None)
     return "Everything asked has passed."
 
 
-def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path | None) -> str:
-    """What stands under the board's rows: the first failure in full, then what to do next."""
-    every = [verdict for verdicts in results.values() for verdict in verdicts]
-    failed = [verdict for verdict in every if verdict.word not in FINE]
-    said = f"{sum(v.word == 'passed' for v in every)} of {len(every)} checks passed, " \
-           f"{sum(v.points for v in every)} of {sum(v.check.points for v in every)} points."
+def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path | None,
+          every: bool = False) -> str:
+    """What stands under the board's rows: the first failure in full, then what to do next.
+
+    every: all failures in short, below the first.
+    """
+    verdicts = [verdict for chapter in results.values() for verdict in chapter]
+    failed = failures(verdicts)
+    said = f"{sum(v.word == 'passed' for v in verdicts)} of {len(verdicts)} checks passed, " \
+           f"{sum(v.points for v in verdicts)} of {sum(v.check.points for v in verdicts)} points."
+    if folder:
+        said += f" (These inputs again: --seed {setting.seed})"
     if failed:
-        rest = f"\n(and {len(failed) - 1} more below it)" if len(failed) > 1 else ""
-        said += f"\n\n{failure(failed[0], setting, folder)}{rest}"
+        said += f"\n\n{failure(failed[0], setting, folder)}"
+    if every:
+        for chapter in results:
+            if short := [in_short(v) for v in failed[1:] if v.check.chapter == chapter.stem]:
+                said += f"\n\n{chapter.stem}\n" + "\n".join(short)
+    elif len(failed) > 1:
+        said += f"\n(and {len(failed) - 1} more: python -m grader check --all lists them)"
     return f"{said}\n\n{next_step(results, folder)}"
+
+
+def failures(verdicts: list[Verdict]) -> list[Verdict]:
+    """What is wrong; a file that cannot be loaded counts once, and not for each of its checks."""
+    found = [verdict for verdict in verdicts if verdict.word not in FINE]
+    seen = set()
+    return [v for v in found if not v.whole or not (v.check.chapter in seen or seen.add(v.check.chapter))]
 
 
 def write_json(path: Path, results: dict[Chapter, list[Verdict]], setting: Setting) -> None:

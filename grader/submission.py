@@ -1,11 +1,8 @@
 """One chapter's file, a student's or a known mistake's, in a worker that may die at any time."""
 
-import ast
-import bisect
-import itertools
+import re
 import signal
 import time
-import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +10,12 @@ from grader import chapters
 from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
-from grader.process import Ended, Nursery, TimedOut, Worker
+from grader.process import Ended, Nursery, Stopped, TimedOut, Worker
+
+MAX_FILE = 1 << 20          # bytes of a submission's file
+START = 120.0               # seconds that a GPU may take to be ready
+MAX_USES = 20               # lines that a reply may name
+AFTER_TIMEOUT = 1.0         # seconds for each check after one that took too long, in a student's own folder
 
 
 class CourseError(Exception):
@@ -28,8 +30,19 @@ class Reply:
     facts: list[str]
     header: dict
     body: bytes = b""
+    frames: tuple["Frame", ...] = ()    # the submission's lines of a traceback, the last call last
+    whole: bool = False         # it speaks of the file as a whole, which no check could be asked of
     output: str = ""            # what the submission printed meanwhile
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A line of a file that was found to be the submission's or an earlier chapter's."""
+
+    file: Path
+    line: int
+    function: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,10 @@ class Setting:
     seed: int
     timeout: float
 
+    @property
+    def on_cpu(self) -> bool:
+        return self.device == "cpu"
+
     def question(self, check: Check) -> dict:
         """What a worker needs to ask one check."""
         return {"function": check.function, "hidden": check.hidden, "dtype": check.dtype,
@@ -49,13 +66,15 @@ class Setting:
 class Place:
     """Where submissions run: a worker that is started when needed, anew when it has ended."""
 
-    def __init__(self, nursery: Nursery):
-        self._nursery = nursery
+    def __init__(self, nursery: Nursery, device: str = "cpu"):
+        self._nursery, self._device = nursery, device
         self.worker: Worker | None = None
 
     def open(self) -> Worker:
         if self.worker is None:
             self.worker = self._nursery.start("worker")
+            if self._device != "cpu":       # its context takes seconds, which no check shall pay for
+                self.worker.ask("start", START, room="", device=self._device)
         return self.worker
 
     def close(self) -> str:
@@ -72,10 +91,15 @@ class Submission:
 
     folder None: the exercises, with the student's own earlier chapters where begun. Any other
     folder: earlier chapters are the reference's, so that a slip is not paid for twice.
+    hidden: hidden checks may be asked of it. Their file is loaded where they are, so a student's
+    file that is asked visible checks, and may print what it finds, does not get to see them.
     """
 
-    def __init__(self, place: Place, setting: Setting, chapter: Chapter, folder: Path | None):
-        self.place, self._setting, self.chapter = place, setting, chapter
+    def __init__(self, place: Place, setting: Setting, chapter: Chapter, folder: Path | None,
+                 hidden: bool = False):
+        self.place, self._setting, self.chapter, self.hidden = place, setting, chapter, hidden
+        self._own, self._patience = folder is None, setting.timeout
+        self.stop = None        # looked at while waiting for an answer: is it still wanted?
         self.folder = Path(folder or chapters.EXERCISES).resolve()
         self.file = self.folder / f"{chapter.stem}.py"
         self.folders = {other.stem: str(self._source(other, own=folder is None))
@@ -105,52 +129,95 @@ class Submission:
     def _ask(self, check: Check) -> Reply:
         try:
             self.load()
-            return self._broken or self._read(*self._tell("ask", **self._setting.question(check)))
+            return self._broken or self._read(
+                *self._tell("ask", self._patience, **self._setting.question(check), patience=self._patience))
         except (TimedOut, Ended, FrameError) as error:
-            return self._lost(error)
+            return self._lost(error, self._patience)
 
-    def _tell(self, do: str, **arguments) -> tuple[dict, bytes]:
-        return self.place.open().ask(do, self._setting.timeout, room=str(self.folder), **arguments)
+    def _tell(self, do: str, seconds: float, **arguments) -> tuple[dict, bytes]:
+        return self.place.open().ask(do, seconds, self.stop, room=str(self.folder), **arguments)
 
     def load(self) -> None:
         """Have the worker import the file, if it has not; remember why, where that fails."""
-        if self._broken or self._loaded_in is self.place.open():
+        if refused := self._refused():
+            self._broken = Reply("error", [refused], {}, whole=True)
+        if self._broken:
             return
-        scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device)
+        scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device, self.hidden)
+        seconds = self._setting.timeout
         try:
-            found = self._tell("scan", **scan)
+            if self._loaded_in is self.place.open():
+                return
+            found = self._tell("scan", seconds, **scan)
             if not found[0].keys() - {"id"}:
-                found = self._tell("load")
+                found = self._tell("load", seconds, patience=seconds)
             if found[0].keys() - {"id"}:
-                self._broken = self._read(*found)
+                broken = self._read(*found)
+                self._broken = replace(broken, whole=broken.word not in ("todo", "waiting"))
             self._loaded_in = self.place.worker
         except (TimedOut, Ended, FrameError) as error:
-            self._broken = self._lost(error)
+            self._broken = replace(self._lost(error, seconds), whole=True)
             self._broken.facts[0] += f", while {self.file.name} was imported"
 
+    def _refused(self) -> str:
+        """Why a file is not even opened, or ""."""
+        if not self._own and self.file.is_symlink():
+            return f"{self.file.name} is a link, not a file"
+        if not self.file.is_file():
+            return f"{self.file.name} is no file"
+        if self.file.stat().st_size > MAX_FILE:
+            return f"{self.file.name} is larger than {MAX_FILE >> 20} MB"
+        return ""
+
     def _read(self, header: dict, body: bytes) -> Reply:
-        """What a reply says. It comes from a student's process, so its form is looked at closely."""
+        """What a reply says. It comes from a student's process: nothing of it is passed on unseen."""
+        if header.get("spent") is True:     # the process can do no more
+            self._last_words = self.place.close()
         match header:
-            case {"answer": dict(), "changed": list(changed)} if _all(changed, int):
-                return Reply("answer", [], header, body)
+            case {"answer": dict(answer), "changed": list(changed)} if _all(changed, int):
+                return Reply("answer", [], {"answer": answer, "changed": changed}, body)
             case {"raised": str(kind), "message": str(message), "frames": list(frames),
-                  "named": list(named)} if _all(named, str) and all(map(_is_frame, frames)):
-                return Reply("error", [f"{kind[:99]}: {message[:2000]}" if message else kind[:99]], header)
+                  "called": str(called), "named": list(named)} if _all(named, str):
+                kind, message = kind[:99], message[:2000]
+                if takes := chapters.signatures(self.chapter).get(called):
+                    message += f"; the course calls it with {', '.join(takes)}"
+                said = {"raised": kind, "message": message, "named": named}
+                return Reply("error", [f"{kind}: {message}" if message else kind], said,
+                             frames=self._frames(frames))
             case {"todo": str(stem)} if stem == self.chapter.stem:
-                return Reply("todo", ["this part is not written yet"], header)
-            case {"todo": str(stem)}:
-                return Reply("waiting", [f"this needs a part of {stem[:99]}.py that is not written yet"],
-                             header)
-            case {"forbidden": list(uses)} if all(map(_is_use, uses)):
-                return Reply("forbidden", [f"line {line} uses {name[:99]}, which is yours to write here"
-                                           for line, name in uses], header)
+                return Reply("todo", ["this part is not written yet"], {})
+            case {"todo": str(stem)} if stem in self.folders:
+                return Reply("waiting", [f"this needs a part of {stem}.py that is not written yet"], {})
+            case {"forbidden": list(uses)} if uses and all(map(_is_use, uses)):
+                found = dict.fromkeys((line, name[:99]) for line, name in uses[:MAX_USES])
+                return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
+                                           if line > 0 else f"{name} is used, which is yours to write here"
+                                           for line, name in found], {},
+                             frames=(Frame(self.file, max(line for line, _ in found)),))
         return self._lost(FrameError("it has none of the known forms"))
 
-    def _lost(self, error: Exception) -> Reply:
+    def _frames(self, frames: list) -> tuple[Frame, ...]:
+        """The frames whose files are this submission's or an earlier chapter's; others are left out."""
+        known = {Path(folder) / f"{stem}.py" for stem, folder in self.folders.items()}
+        found = []
+        for frame in frames[:MAX_USES]:
+            match frame:
+                case {"file": str(file), "line": int(line), "function": str(function)} if 0 < line < 10**6:
+                    path = Path(file[:4096].replace("\0", ""))
+                    if (path in known or (path.parent == self.folder and path.suffix == ".py")) \
+                            and (self._own or not path.is_symlink()) \
+                            and path.is_file() and path.stat().st_size <= MAX_FILE:
+                        found.append(Frame(path, line, function[:200]))
+        return tuple(found)
+
+    def _lost(self, error: Exception, waited: float = 0) -> Reply:
         """The worker is gone, or no longer to be believed: what that means, in words."""
         self._last_words = self.place.close()
         if isinstance(error, TimedOut):
-            return Reply("timeout", [f"no answer within {self._setting.timeout:g} seconds"], {})
+            self._last_words, stack = _stack(self._last_words)
+            if self._own:       # the others are likely to take as long
+                self._patience = min(self._patience, AFTER_TIMEOUT)
+            return Reply("timeout", [f"no answer within {waited:g} second{'s' * (waited != 1)}"], {}, frames=self._frames(stack))
         if isinstance(error, FrameError):
             return Reply("crashed", [f"the process sent something that is no answer: {error}"], {})
         if error.status >= 0:
@@ -175,19 +242,23 @@ def _all(values: list, kind: type) -> bool:
     return len(values) < 10_000 and all(type(value) is kind for value in values)
 
 
-def _is_frame(frame) -> bool:
-    return type(frame) is dict and all(type(frame.get(key)) is kind for key, kind in (
-        ("file", str), ("function", str), ("line", int)))
+def _stack(output: str) -> tuple[str, list[dict]]:
+    """(what was printed, the stack that faulthandler has printed below it; the last call last)."""
+    printed, marker, stack = output.rpartition("Timeout (")
+    if not marker:
+        return output, []
+    found = re.findall(r'File "(.*)", line (\d{1,6}) in (.*)', stack)
+    return printed, [{"file": file, "line": int(line), "function": name} for file, line, name in found[::-1]]
 
 
 def _is_use(use) -> bool:
     return type(use) is list and [type(part) for part in use] == [int, str]
 
 
-def scan_request(chapter: Chapter, folders: dict, fallback: Path, device: str) -> dict:
+def scan_request(chapter: Chapter, folders: dict, fallback: Path, device: str, hidden: bool = True) -> dict:
     """What a worker needs to load a chapter: where each file lies, and the checks' files."""
     return {"chapter": chapter.stem, "folders": folders, "fallback": str(fallback),
-            "tests": test_files(chapter, hidden=True), "device": device}
+            "tests": test_files(chapter, hidden), "device": device}
 
 
 def test_files(chapter: Chapter, hidden: bool) -> dict[str, str]:
@@ -196,61 +267,3 @@ def test_files(chapter: Chapter, hidden: bool) -> dict[str, str]:
     if hidden:
         files["hidden"] = chapter.tests(hidden=True)
     return {name: str(path) for name, path in files.items() if path.exists()}
-
-
-@dataclass(frozen=True)
-class Edit:
-    """An edited reference, the sentence that says what the edit means, and where it can show."""
-
-    source: str
-    words: str
-    parts: frozenset[str]       # the chapter's functions and classes that it may change
-
-    def write(self, chapter: Chapter, folder: Path) -> Path:
-        """Put it into a folder as a submission."""
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{chapter.stem}.py").write_text(self.source, "utf-8")
-        return folder
-
-
-def edits(chapter: Chapter, kind: str) -> list[Edit]:
-    """The chapter's "mistake" or "alternative" edits, from its TOML file."""
-    if not chapter.mistakes.exists() or not chapter.solution.exists():
-        return []
-    source, found = chapter.solution.read_text("utf-8"), []
-    parts = _Parts(source)
-    for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
-        if source.count(entry["find"]) != 1:
-            raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
-                              f"{source.count(entry['find'])} times in the solution, not once")
-        found.append(Edit(source.replace(entry["find"], entry["replace"]),
-                          entry["says" if kind == "mistake" else "why"],
-                          parts.changed_by(source.index(entry["find"]), len(entry["find"]))))
-    return found
-
-
-class _Parts:
-    """What a chapter defines (functions, classes, constants), and which of these use which."""
-
-    def __init__(self, source: str):
-        self.starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
-        self.lines: dict[str, tuple[int, int]] = {}
-        self.uses: dict[str, set[str]] = {}
-        for node in ast.parse(source).body:
-            names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
-            defined = [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else \
-                [name.id for name in names if isinstance(name.ctx, ast.Store)]
-            for name in defined:
-                self.lines[name] = node.lineno, node.end_lineno
-                self.uses[name] = {name.id for name in names}
-
-    def changed_by(self, at: int, length: int) -> frozenset[str]:
-        """The parts that an edit of the text there may change: its own, and all that use it."""
-        first = bisect.bisect_right(self.starts, at)
-        last = bisect.bisect_right(self.starts, at + length - 1)
-        changed = {name for name, (start, end) in self.lines.items() if start <= last and first <= end}
-        if not changed:         # an import, say: it may change anything
-            return frozenset(self.lines)
-        while more := {name for name, uses in self.uses.items() if uses & changed} - changed:
-            changed |= more
-        return frozenset(changed)

@@ -11,6 +11,7 @@ from watchfiles import watch
 from grader import chapters, report
 from grader.chapters import Chapter
 from grader.engine import Grader
+from grader.process import Stopped
 from grader.screen import Screen
 
 HELP = "Waiting for a save. Press Enter to check again, q or Ctrl-C to leave."
@@ -24,11 +25,12 @@ def run(grader: Grader, chosen: list[Chapter], screen: Screen | None = None) -> 
     """
     screen, stop = screen or Screen(), threading.Event()
     keys = _keys(stop)
-    seen = contents(chosen)
-    screen.text(f"Watching {report.shown(chapters.EXERCISES)}. {HELP}")
-    if len(chosen) == 1:
-        grader.warm(chosen[0])
+    screen.text(f"Watching {report.shown(chapters.EXERCISES)}. This is how it stands:")
     with contextlib.suppress(KeyboardInterrupt):
+        seen = _settled(grader, chosen, chosen, screen)
+        if len(chosen) == 1:
+            grader.warm(chosen[0])
+        screen.text(HELP)
         for _ in watch(chapters.EXERCISES, debounce=50, step=10, rust_timeout=500, stop_event=stop,
                        yield_on_timeout=True, raise_interrupt=True, ignore_permission_denied=True):
             now = contents(chosen)
@@ -37,10 +39,22 @@ def run(grader: Grader, chosen: list[Chapter], screen: Screen | None = None) -> 
                 keys.get_nowait()
                 changed = changed or chosen
             seen = now
-            for chapter in changed:
-                show(grader, chapter, screen)
             if changed:
+                seen = _settled(grader, changed, chosen, screen)
                 screen.text(HELP)
+
+
+def _settled(grader: Grader, changed: list[Chapter], chosen: list[Chapter], screen: Screen) -> dict:
+    """Grade and show what has changed, anew for each save meanwhile; returns what was graded."""
+    while True:
+        seen = contents(chosen)
+        try:
+            for chapter in changed:
+                show(grader, chapter, screen, stop=lambda: contents(chosen) != seen)    # noqa: B023
+            return seen
+        except Stopped:
+            now = contents(chosen)
+            changed = [c for c in chosen if c in changed or now[c] != seen[c]]
 
 
 def contents(chosen: list[Chapter]) -> dict[Chapter, list[bytes]]:
@@ -51,9 +65,10 @@ def contents(chosen: list[Chapter]) -> dict[Chapter, list[bytes]]:
                                         if chapters.started(chapter)] for chapter in chosen}
 
 
-def show(grader: Grader, chapter: Chapter, screen: Screen) -> None:
+def show(grader: Grader, chapter: Chapter, screen: Screen, stop=None) -> None:
     """Grade one chapter and print its row and first failure."""
-    verdicts = list(grader.grade(chapter, name_all=False))
+    verdicts = list(grader.grade(chapter, name_all=False, stop=stop,
+                                 progress=screen.progress(report.title(chapter))))
     screen.text(f"\n{time.strftime('%H:%M:%S')}  {report.row(chapter, verdicts)}")
     if failed := report.first_failure(verdicts):
         screen.text("\n" + report.failure(failed, grader.setting))

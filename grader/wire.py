@@ -17,6 +17,7 @@ MAX_DEPTH = 16              # lists within lists
 MAX_NODES = 200_000         # leaves and branches of one answer
 MAX_TEXT = 1 << 20          # characters of a string, bytes of a bytes
 MAX_DIGITS = 4_300          # digits of an int
+MAX_LABEL = 200             # characters of a dict's key
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
@@ -60,14 +61,16 @@ def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
             return {"kind": "none"}
         if kind is bool:
             return {"kind": "bool", "value": x}
-        if kind is int:
-            if x.bit_length() > MAX_DIGITS * math.log2(10):
+        # A subclass, such as numpy.float64 or an IntEnum, counts as what it is a kind of; its
+        # base's own methods read it, so that nothing of it is called.
+        if issubclass(kind, int):
+            if int.bit_length(x) > MAX_DIGITS * math.log2(10):
                 return _other(f"an integer of more than {MAX_DIGITS:,} digits")
-            return {"kind": "int", "value": str(x)}
-        if kind is float:
-            return {"kind": "float", "value": x.hex()}
-        if kind in (str, torch.dtype, torch.device):
-            text = str(x)
+            return {"kind": "int", "value": int.__repr__(x)}
+        if issubclass(kind, float):
+            return {"kind": "float", "value": float.hex(x)}
+        if issubclass(kind, str) or kind in (torch.dtype, torch.device):
+            text = str.__str__(x) if issubclass(kind, str) else str(x)
             if len(text) > MAX_TEXT:
                 return _other(f"a string of {len(text):,} characters")
             return {"kind": "str", "value": text}
@@ -121,11 +124,11 @@ def _other(words: str) -> dict:
 def _label(key) -> str:
     """A dict's key as text: a string as it is, other simple kinds as an index, such as [3]."""
     if type(key) is str:
-        return key[:MAX_TEXT]
+        return key[:MAX_LABEL]
     if type(key) in (int, float, bool, bytes, type(None)):
-        return f"[{key!r}]"[:MAX_TEXT] if type(key) is not int or key.bit_length() < 9999 else "[…]"
+        return f"[{key!r}]"[:MAX_LABEL] if type(key) is not int or key.bit_length() < 9999 else "[…]"
     if type(key) is tuple and len(key) < 9 and all(type(k) in (int, str, bytes) for k in key):
-        return "[" + ", ".join(map(_label, key)) + "]"
+        return f"[{', '.join(map(_label, key))}]"[:MAX_LABEL]
     return f"[{describe(key)}]"
 
 
@@ -143,7 +146,14 @@ def describe(x) -> str:
 
 def decode(tree, body: bytes) -> Leaf | Branch:
     """The answer that `encode` wrote; FrameError where it could not have written it."""
-    count = 0
+    count = used = 0
+
+    def tensor(node):
+        """Tensors lie one behind the other, so that few bytes cannot become many."""
+        nonlocal used
+        leaf = _tensor(node, body, used)
+        used += leaf.value.numel() * leaf.value.element_size()
+        return leaf
 
     def walk(node, depth):
         nonlocal count
@@ -156,10 +166,12 @@ def decode(tree, body: bytes) -> Leaf | Branch:
             for item in _get(node, "items", list):
                 if type(item) is not list or len(item) != 2 or type(item[0]) is not str:
                     raise FrameError("an item is not a pair of a label and a value")
+                if item[0] in items or len(item[0]) > MAX_LABEL:
+                    raise FrameError("two items have the same label, or one label is too long")
                 items[item[0]] = walk(item[1], depth + 1)
             return Branch(kind, items)
         if kind == "tensor":
-            return _tensor(node, body)
+            return tensor(node)
         if kind == "none":
             return Leaf(kind)
         if kind == "bool":
@@ -181,14 +193,24 @@ def decode(tree, body: bytes) -> Leaf | Branch:
     return walk(tree, 0)
 
 
-def _tensor(node, body: bytes) -> Leaf:
+def plain(answer: Leaf | Branch):
+    """An answer as the values that it was made of, to look at."""
+    if isinstance(answer, Leaf):
+        return answer.value
+    items = {label: plain(item) for label, item in answer.items.items()}
+    return items if answer.kind == "dict" else {"list": list, "tuple": tuple}[answer.kind](items.values())
+
+
+def _tensor(node, body: bytes, begin: int) -> Leaf:
     dtype = DTYPES.get(_get(node, "dtype", str))
     shape, at = _get(node, "shape", list), _get(node, "at", int)
     if dtype is None or len(shape) > 64 or any(type(n) is not int or n < 0 for n in shape):
         raise FrameError("a tensor has an unknown dtype or an impossible shape")
     size = math.prod(shape) * dtype.itemsize
-    if size > MAX_TENSOR or at < 0 or at + size > len(body):
+    if size > MAX_TENSOR or at + size > len(body):
         raise FrameError("a tensor reaches past the bytes that were sent")
+    if at != begin:
+        raise FrameError("a tensor does not begin where the one before it ends")
     if any(n > MAX_TENSOR for n in shape):
         raise FrameError("a tensor has an impossible shape")
     data = bytearray(body[at:at + size])

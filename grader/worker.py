@@ -8,6 +8,7 @@ import ast
 import contextlib
 import faulthandler
 import importlib
+import inspect
 import os
 import random
 import re
@@ -25,10 +26,23 @@ from grader.frames import read_frame, write_frame
 PACKAGE = "exercises"       # the name that a student's own imports and tracebacks show
 MEMORY = 4 << 30            # bytes that a worker may take beyond the zygote's
 MAX_MESSAGE = 1_000         # characters of an exception's message
+MAX_FRAMES = 20             # lines of a traceback
+EARLY = 0.9                 # of the time that a check may take, then its stack is printed
+
+# What a file may set for the whole process, and a run on a GPU depends on, as it was at first.
+FLAGS = [(holder, name, getattr(holder, name)) for holder, names in (
+    (torch.backends.cuda.matmul, ("allow_fp16_reduced_precision_reduction",
+                                  "allow_bf16_reduced_precision_reduction")),
+    (torch.backends.cudnn, ("allow_tf32", "deterministic", "benchmark"))) for name in names]
 
 
-def main(serve=None) -> None:
-    """Answer requests on standard input until it ends; all prints go to standard error."""
+def main(limit: bool = False, serve=None) -> None:
+    """Answer requests on standard input until it ends; all prints go to standard error.
+
+    limit: take no more than MEMORY, from now on.
+    """
+    if limit:
+        limit_memory()
     requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
@@ -65,13 +79,14 @@ class Rooms:
     def serve(self, do: str, arguments: dict, body: bytes) -> tuple[dict, bytes]:
         name = arguments.pop("room")
         match do:
+            case "start":
+                torch.zeros(1, device=arguments["device"]).sum().item()     # a GPU's context takes seconds
+                return {}, b""
             case "scan":
                 self.rooms[name] = Room()
                 return self.rooms[name].scan(**arguments), b""
             case "load":
-                if self.rooms[name].device == "cpu":    # CUDA maps more than it uses
-                    limit_memory()
-                return self.rooms[name].load(), b""
+                return self.rooms[name].load(**arguments), b""
             case "ask":
                 return self.rooms[name].ask(**arguments)
         raise ValueError(f"unknown request {do!r}")
@@ -94,7 +109,8 @@ class Room:
         for hidden, path in tests.items():
             module = self.tests[hidden == "hidden"] = checks.load(Path(path))
             self.forbidden |= getattr(module, "FORBIDDEN", set())
-        self.watch = forbidden.Watch(self.forbidden, self.file)
+        self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[
+            *tests.values(), *(str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter)])
         try:
             source = self.file.read_text("utf-8")
             self.parameters = {node.arg for node in ast.walk(ast.parse(source))
@@ -104,11 +120,11 @@ class Room:
             return {}       # loading it will say what is wrong
         return {"forbidden": found} if found else {}
 
-    def load(self) -> dict:
+    def load(self, patience: float = 0) -> dict:
         """Import the submission; nothing where it succeeds, else what it raised or borrowed."""
         failed = {}
         try:
-            with self.watch:
+            with _stack_printed(patience), self.watch:
                 self.load_here()
         except BaseException as error:
             failed = self._raised(error)
@@ -142,12 +158,18 @@ class Room:
         return (Draw(seed, self.device, given if exact else None),
                 [torch.float64 if exact else given] if dtype else [])
 
-    def ask(self, function: str, hidden: bool, dtype: str | None, seed: int, exact=False):
-        """Run one check. `exact` asks it in float64, which is what tolerances are measured by."""
+    def ask(self, function: str, hidden: bool, dtype: str | None, seed: int, exact=False,
+            patience: float = 0):
+        """Run one check. `exact` asks it in float64, which is what tolerances are measured by.
+
+        patience: seconds after which somebody stops waiting; shortly before, the stack is printed.
+        """
         draw, arguments = self.prepare(function, dtype, seed, exact)
         try:
-            with self.watch:
+            with _stack_printed(patience), self.watch:
                 answer = getattr(self.tests[hidden], function)(self.impl, draw, *arguments)
+                if self.device == "cuda":
+                    torch.cuda.synchronize()    # an error of this check must not meet the next one
             if not self.watch.seen:
                 tree, body = wire.encode(answer, draw.storages())
                 return {"answer": tree, "changed": draw.changed()}, body
@@ -161,6 +183,11 @@ class Room:
         torch.set_default_dtype(torch.float32)
         torch.set_default_device(None)
         torch.set_grad_enabled(True)
+        torch.set_float32_matmul_precision("highest")
+        if torch.are_deterministic_algorithms_enabled():        # setting it imports torch's compiler
+            torch.use_deterministic_algorithms(False)
+        for holder, name, value in FLAGS:
+            setattr(holder, name, value)
         torch.manual_seed(seed)
         random.seed(seed)
         numpy.random.seed(seed)
@@ -171,18 +198,48 @@ class Room:
         while trace is not None:
             code = trace.tb_frame.f_code
             stem = Path(code.co_filename).stem
-            if stem in self.folders and code.co_filename.startswith(str(self.folders[stem])):
-                frames.append({"file": code.co_filename, "stem": stem, "line": trace.tb_lineno,
-                               "function": code.co_qualname})
-            elif Path(code.co_filename).parent == Path(self.fallback):
-                frames.append({"file": code.co_filename, "stem": "", "line": trace.tb_lineno,
+            if stem in self.folders and code.co_filename.startswith(str(self.folders[stem])) \
+                    or Path(code.co_filename).parent == Path(self.fallback):
+                frames.append({"file": code.co_filename, "line": trace.tb_lineno,
                                "function": code.co_qualname})
             trace = trace.tb_next
         if type(error) is NotImplementedError and not error.args and frames:
-            return {"todo": frames[-1]["stem"]}
-        message = _message(error, self.chapter)
-        return {"raised": type(error).__name__, "message": message, "frames": frames[-3:],
+            stem = Path(frames[-1]["file"]).stem
+            return {"todo": stem if stem in self.folders else self.chapter}
+        if isinstance(error, SyntaxError) and error.filename and error.lineno:
+            frames.append({"file": error.filename, "line": error.lineno, "function": ""})
+        message, called = _message(error, self.chapter), ""
+        if isinstance(error, TypeError) and not frames:
+            message, called = _signature(error, message)
+        return {"raised": type(error).__name__, "message": message, "frames": frames[-MAX_FRAMES:],
+                "called": called,
+                # A GPU's error stays with its process: every later call would raise it too.
+                "spent": self.device == "cuda" and ("CUDA" in message or isinstance(error, torch.AcceleratorError)),
                 "named": sorted(self.parameters & set(re.findall(r"\w+", message)))}
+
+
+@contextlib.contextmanager
+def _stack_printed(patience: float):
+    """Print where the code is, shortly before this many seconds are over (0: never)."""
+    if patience:
+        faulthandler.dump_traceback_later(EARLY * patience, file=2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _signature(error: TypeError, message: str) -> tuple[str, str]:
+    """(what a call that does not fit a function should say, the function's name)."""
+    trace = error.__traceback__
+    while trace is not None:        # jaxtyping's wrapper holds the function
+        function = trace.tb_frame.f_locals.get("fn")
+        if trace.tb_frame.f_code.co_name == "wrapped_fn" and inspect.isfunction(function):
+            names = [name for name in inspect.signature(function).parameters if name != "self"]
+            return (f"{function.__qualname__} {message}; yours takes {', '.join(names) or 'nothing'}",
+                    function.__qualname__)
+        trace = trace.tb_next
+    return message, ""
 
 
 def _message(error: BaseException, chapter: str) -> str:
@@ -201,8 +258,8 @@ def _message(error: BaseException, chapter: str) -> str:
         return f"the code ended the program with sys.exit({text})"
     if kind is EOFError and not text or text == "EOF when reading a line":
         return "input() cannot be used here: nobody is there to type"
-    if kind is SyntaxError and error.lineno:
-        return f"{error.msg} ({Path(error.filename or '').name}, line {error.lineno})"
+    if isinstance(error, SyntaxError) and error.lineno:
+        return str(error.msg)
     if "does not require grad" in text:
         return f"{text}: the result is cut off from the graph (.data, .detach() or no_grad?)"
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " …"
@@ -211,16 +268,17 @@ def _message(error: BaseException, chapter: str) -> str:
 def _shapes(text: str) -> str:
     """jaxtyping's page-long message as one sentence, axis sizes behind it."""
     where = re.search(rf"(parameters|return value) of {PACKAGE}\.\w+\.([\w.]+)\.\n", text)
-    what = re.search(r"Actual value: (.*)\nExpected type: (?:<class )?['\"]?(.*?)['\"]?>?\.\n", text)
+    what = re.search(r"Actual value: (.*?)\nExpected type: (?:<class )?['\"]?(.*?)['\"]?>?\.\n", text, re.S)
     if not where or not what:
-        return text[:MAX_MESSAGE]
+        return " ".join(text.split())[:MAX_MESSAGE]
     name = re.search(r"typechecking parameter '(\w+)'", text)
+    value, wanted = (text if len(text := " ".join(what[i].split())) <= 80 else f"{text[:79]}…" for i in (1, 2))
     sizes = re.findall(r"^(\w+)=(?:torch\.Size\()?(.*?)\)?$", text.partition("as follows.\n")[2], re.M)
     known = f" (with {', '.join(f'{axis} = {size}' for axis, size in sizes)})" if sizes else ""
     if name:
-        return f"{where[2]} was given {name[1]} = {what[1][:200]}, but takes {what[2]}{known}"
-    return f"{where[2]} returned {what[1][:200]}, but its signature says {what[2]}{known}"
+        return f"{where[2]} was given {name[1]} = {value}, but takes {wanted}{known}"
+    return f"{where[2]} returned {value}, but its signature says {wanted}{known}"
 
 
 if __name__ == "__main__":
-    main()
+    main(limit="--limit" in sys.argv)

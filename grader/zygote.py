@@ -35,7 +35,7 @@ def main() -> None:
             child = os.fork()
             if child == 0:
                 control.close()
-                _become(key.main if request["role"] == "key" else worker.main, fds)
+                _become(key.main if request["role"] == "key" else worker.main, request["limit"], fds)
             children.add(child)
             for fd in fds:
                 os.close(fd)
@@ -65,7 +65,7 @@ def _warm() -> None:
             plain.__dict__["__dynamo_disable"] = plain
 
 
-def _become(role, fds) -> None:
+def _become(role, limit: bool, fds) -> None:
     """In the child: its own process group, the channel as standard streams, then its role."""
     try:
         os.setsid()
@@ -73,7 +73,7 @@ def _become(role, fds) -> None:
         for target, fd in enumerate(fds):
             os.dup2(fd, target)
             os.close(fd)
-        role()
+        role(limit)
     except BaseException:
         import traceback
         os.write(2, traceback.format_exc().encode())

@@ -17,7 +17,7 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
     strides[i] = shape[i + 1] · shape[i + 2] · … · shape[-1], so the last stride is 1. Counted in
     numbers, as torch counts, not in bytes. (2, 3, 4) gives (12, 4, 1), and () gives ().
 
-    Raises ValueError where a size is below 1.
+    Raises ValueError, naming shape, where a size is below 1.
     """
     # BEGIN SOLUTION
     if any(size < 1 for size in shape):
@@ -34,7 +34,7 @@ def split_heads(
     out[..., h, t, i] = x[..., t, h · head_dim + i] with head_dim = d_model / heads: head 0 gets
     the first head_dim features (Vaswani et al., 2017, section 3.2.2). A view: no number is copied.
 
-    Raises ValueError where heads is below 1 or does not divide d_model.
+    Raises ValueError, naming heads, where it is below 1 or does not divide d_model.
     """
     # BEGIN SOLUTION
     if heads < 1 or x.shape[-1] % heads:

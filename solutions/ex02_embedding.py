@@ -27,12 +27,13 @@ def check_ids(ids: Int[Tensor, "*batch"], num_embeddings: int) -> None:
 
 
 class Embedding(nn.Module):
-    """A table of vectors: y = weight[ids], a copy of one row per id.
+    """A table of vectors: y = weight[ids], a copy of one row per id, of a single id too.
 
     weight: (num_embeddings, embedding_dim), normal with σ = 0.02, truncated at ±3σ; made with
     the given dtype, on the given device. ids: int64 or int32, of any shape.
 
-    Raises ValueError where a size is below 1, or an id is outside [0, num_embeddings).
+    Raises ValueError, naming the size, where a size is below 1; and, naming ids, where an id is
+    outside [0, num_embeddings).
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Embedding(nn.Module):
     def forward(self, ids: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch d_model"]:
         # BEGIN SOLUTION
         check_ids(ids, self.weight.shape[0])
-        # weight[ids] gives the same rows, more slowly; and of a scalar id, a view of the table
+        # weight[ids] gives the same rows, more slowly; but of a scalar id, a view of the table
         rows = self.weight.index_select(0, rearrange(ids, "... -> (...)"))
         return rows.reshape(*ids.shape, self.weight.shape[1])
         # END SOLUTION
@@ -69,8 +70,9 @@ def embedding_backward(
 
     grad_weight[v] = Σ grad_out[p] over the places p with ids[p] = v: a repeated id adds up, and
     a row that was never read gets zeros. Adds up in at least float32; returns grad_out's dtype.
+    ids: int64 or int32, of any shape.
 
-    Raises ValueError where an id is outside [0, num_embeddings).
+    Raises ValueError, naming ids, where an id is outside [0, num_embeddings).
     """
     # BEGIN SOLUTION
     check_ids(ids, num_embeddings)
@@ -87,7 +89,8 @@ class Unembedding(nn.Module):
 
     weight: (vocab, d_model), starting as Embedding's does. bias: (vocab,), zeros, or None.
 
-    Raises ValueError where a size is below 1, or x does not have d_model features.
+    Raises ValueError, naming the size, where a size is below 1; and, naming x, where x does not
+    have d_model features.
     """
 
     def __init__(self, d_model: int, vocab: int, bias: bool = False):
@@ -106,13 +109,7 @@ class Unembedding(nn.Module):
         # BEGIN SOLUTION
         if x.shape[-1] != self.weight.shape[1]:
             raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[1]}")
-        if x.numel() == x.shape[-1] and x.is_cpu and x.dtype == torch.float32:
-            # One token, as in generating text. BLAS reads the weight twice as fast as the left
-            # factor, but not for a single column: so the token goes in twice.
-            row = x.reshape(1, -1)
-            y = (self.weight @ torch.cat([row, row]).T)[:, 0].view(*x.shape[:-1], -1)
-        else:
-            y = x @ self.weight.T
+        y = x @ self.weight.T
         return y if self.bias is None else y + self.bias
         # END SOLUTION
 
@@ -122,7 +119,8 @@ class Unembedding(nn.Module):
         The embedding's numbers stay and this module's are dropped; a bias is kept. Tie before
         the optimizer is made. (Press and Wolf, 2017, arXiv:1608.05859)
 
-        Raises ValueError where the two weights differ in shape, and then changes nothing.
+        Raises ValueError, naming embedding, where the two weights differ in shape, and then
+        changes nothing.
         """
         # BEGIN SOLUTION
         if embedding.weight.shape != self.weight.shape:

@@ -11,32 +11,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
-# BEGIN SOLUTION
-def _times_transposed(x: Tensor, weight: Tensor) -> Tensor:
-    """x Wᵀ; for a few rows of float32 on a CPU, as in generating text, by way of (W xᵀ)ᵀ.
-
-    What takes the time then is reading W, and BLAS reads it twice as fast as the left factor. For
-    a single row it has a special way that is slow again, so a single row goes in twice.
-    """
-    rows = x.numel() // x.shape[-1]
-    if not (1 <= rows <= 16 and x.is_cpu and x.dtype == torch.float32):
-        return x @ weight.T
-    few = x.reshape(rows, -1)
-    if rows == 1:
-        y = torch.mm(weight, torch.cat([few, few]).t()).select(1, 0)
-    else:
-        y = torch.mm(weight, few.t()).t().contiguous()      # callers may .view() it
-    return y.view(*x.shape[:-1], -1)
-
-
-# END SOLUTION
 class Linear(nn.Module):
     """A linear layer: y = x Wᵀ + b.
 
-    weight: (out_features, in_features), normal with σ = √(2 / (in_features + out_features)),
-    truncated at ±3σ (Glorot and Bengio, 2010). bias: (out_features,), zeros, or None.
+    weight: (out_features, in_features), contiguous, normal with
+    σ = √(2 / (in_features + out_features)) (Glorot and Bengio, 2010), truncated at ±3σ, drawn
+    with torch's own generator. bias: (out_features,), zeros, or None.
 
-    Raises ValueError where a size is below 1.
+    Raises ValueError, naming the size, where a size is below 1.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False):
@@ -56,15 +38,14 @@ class Linear(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch in_features"]
     ) -> Float[Tensor, "*batch out_features"]:
-        """x Wᵀ + b over the last axis of x; the axes before it, if any, are a batch.
+        """x Wᵀ + b over the last axis of x, in x's dtype; the axes before it are a batch.
 
-        Raises ValueError where x does not end in in_features features.
+        Raises ValueError, naming x, where x does not end in in_features features.
         """
         # BEGIN SOLUTION
-        weight = self.weight
-        if x.shape[-1] != weight.shape[1]:
-            raise ValueError(f"x has {x.shape[-1]} features, expected {weight.shape[1]}")
-        y = _times_transposed(x, weight)
+        if x.shape[-1] != self.weight.shape[1]:
+            raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[1]}")
+        y = x @ self.weight.T
         return y if self.bias is None else y + self.bias
         # END SOLUTION
 

@@ -35,7 +35,8 @@ class LayerNorm(nn.Module):
         """Normalize over the last axis of x; the axes before it, if any, are a batch.
 
         Mean, variance and quotient are computed in float32 at least (float64 stays float64);
-        the quotient is cast to the dtype of x, then scaled and shifted.
+        the quotient is cast to the dtype of x, then scaled and shifted. So where the weight is of a
+        wider dtype than x, the result is too.
 
         Raises ValueError where x does not end in d_model features.
         """
@@ -74,7 +75,8 @@ class RMSNorm(nn.Module):
         """Normalize over the last axis of x; the axes before it, if any, are a batch.
 
         The mean of squares and the quotient are computed in float32 at least (float64 stays
-        float64); the quotient is cast to the dtype of x, then scaled. This is Llama's order.
+        float64); the quotient is cast to the dtype of x, then scaled. This is Llama's order: where
+        the weight is of a wider dtype than x, the result is too.
 
         Raises ValueError where x does not end in d_model features.
         """

@@ -19,7 +19,7 @@ def softmax(
     the dtype of x. Where every score is −inf there is nothing to choose from: all zeros, and a
     gradient of zero.
 
-    Raises ValueError where temperature is not above 0.
+    Raises ValueError where temperature is not above 0; NaN is not.
     """
     # BEGIN SOLUTION
     if not temperature > 0:
@@ -27,13 +27,10 @@ def softmax(
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     top = wide.detach().amax(dim, keepdim=True)
     top = top.masked_fill(top.isinf(), 0)       # −inf − (−inf) would be NaN
-    shifted = wide - top
-    if temperature != 1:
-        shifted = shifted / temperature
-    weights = shifted.exp_()                    # in place: memory is what takes the time
+    weights = ((wide - top) / temperature).exp()
     total = weights.sum(dim, keepdim=True)
     total = total.clamp(min=1)                  # the top adds e⁰ = 1: below is only the empty sum
-    return (weights * total.reciprocal()).to(x.dtype)
+    return (weights / total).to(x.dtype)
     # END SOLUTION
 
 
@@ -46,7 +43,7 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
     # BEGIN SOLUTION
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     top = wide.detach().amax(dim, keepdim=True)
-    total = (wide - top.masked_fill(top.isinf(), 0)).exp_().sum(dim, keepdim=True)
+    total = (wide - top.masked_fill(top.isinf(), 0)).exp().sum(dim, keepdim=True)
     return (top + total.clamp(min=1).log()).squeeze(dim).to(x.dtype)
     # END SOLUTION
 
@@ -66,30 +63,6 @@ def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*sh
     # END SOLUTION
 
 
-# BEGIN SOLUTION
-class _Surprise(torch.autograd.Function):
-    """−log softmax(rows)[ids], row by row; the gradient is softmax(rows), minus 1 at the ids.
-
-    Written down here because autograd keeps and fills several tensors of the logits' size, the
-    largest in a model. This makes one, and that only when the gradient is asked for.
-    """
-
-    @staticmethod
-    def forward(ctx, rows: Tensor, ids: Tensor) -> Tensor:
-        # part by part, so that what lies between fits into the cache
-        total = torch.cat([logsumexp(part) for part in rows.split(256)]).unsqueeze(-1)
-        total = total.clamp(min=torch.finfo(rows.dtype).min)    # −inf − (−inf) would be NaN
-        ctx.save_for_backward(rows, total, ids)
-        return total - rows.gather(-1, ids)
-
-    @staticmethod
-    def backward(ctx, grad_out: Tensor) -> tuple[Tensor, None]:
-        rows, total, ids = ctx.saved_tensors
-        grad = (rows - total).exp_().mul_(grad_out)
-        return grad.scatter_add_(-1, ids, -grad_out), None
-
-
-# END SOLUTION
 def cross_entropy(
     logits: Float[Tensor, "*batch vocab"],
     targets: Int[Tensor, "*batch"],
@@ -98,7 +71,8 @@ def cross_entropy(
     """The mean of −log softmax(logits)[target] over the targets that are kept, in nats.
 
     A target equal to ignore_index is left out of the sum and of the count, whatever its logits
-    are. Computed in at least float32 and cast back to the dtype of logits.
+    are. Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to the dtype
+    of logits.
 
     Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
     """
@@ -111,9 +85,8 @@ def cross_entropy(
         raise ValueError(f"targets must be 0 … {vocab - 1}, or ignored, got {wrong[0].item()}")
     if not len(ids):
         raise ValueError(f"targets must hold one to learn from, got only {ignore_index}")
-    rows = logits.reshape(-1, vocab) if kept.all() else logits[kept]    # a copy only where needed
-    wide = rows.to(torch.promote_types(logits.dtype, torch.float32))
-    losses = _Surprise.apply(wide, ids.unsqueeze(-1))
+    rows = logits[kept].to(torch.promote_types(logits.dtype, torch.float32))
+    losses = -log_softmax(rows).gather(-1, ids.unsqueeze(-1))
     return losses.mean().to(logits.dtype)
     # END SOLUTION
 
@@ -137,5 +110,5 @@ def softmax_backward(
     wide = torch.promote_types(y.dtype, torch.float32)
     y_wide, pull = y.to(wide), grad_out.to(wide)
     mean = (y_wide * pull).sum(dim, keepdim=True)
-    return (pull - mean).mul_(y_wide).to(y.dtype)       # in place, as above
+    return (y_wide * (pull - mean)).to(y.dtype)
     # END SOLUTION

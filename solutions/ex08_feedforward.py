@@ -39,36 +39,15 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     # END SOLUTION
 
 
-# BEGIN SOLUTION
-class _SiLU(torch.autograd.Function):
-    """x · σ(x), with the gradient σ (1 + x (1 − σ)): written down, it is a third of autograd's work."""
-
-    @staticmethod
-    def forward(ctx, x: Tensor) -> Tensor:
-        share = torch.neg(x).exp_().add_(1).reciprocal_()       # σ(x)
-        y = x * share
-        ctx.save_for_backward(share, y)
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_out: Tensor) -> Tensor:
-        share, y = ctx.saved_tensors
-        return (share + y).addcmul_(y, share, value=-1).mul_(grad_out)
-
-
-# END SOLUTION
 def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """SiLU, also called Swish: x · σ(x) = x / (1 + e^−x), in the dtype of x.
+    """SiLU, also called Swish: x · σ(x), in the dtype of x.
 
-    Elfwing et al., 2017 (arXiv 1702.03118).
+    Values and gradients are right for every x, as sigmoid's are. (x / (1 + e^−x) is the same on
+    paper; where e^−x overflows, its gradient is NaN.) Elfwing et al., 2017 (arXiv 1702.03118).
     """
     # BEGIN SOLUTION
     wide = _wide(x)
-    if wide.requires_grad:
-        y = _SiLU.apply(wide)
-    else:
-        y = wide / torch.neg(wide).exp_().add_(1)
-    return y.to(x.dtype)
+    return (wide * sigmoid(wide)).to(x.dtype)
     # END SOLUTION
 
 
@@ -107,7 +86,7 @@ class Dropout(nn.Module):
     """While training, each number becomes 0 with probability p, or else x / (1 − p).
 
     Dividing by 1 − p keeps the mean, so nothing is left to do in eval mode: x passes as it is.
-    Raises ValueError where p is not in [0, 1). Srivastava et al., 2014.
+    Raises ValueError where p is not in [0, 1); NaN is not. Srivastava et al., 2014.
     """
 
     def __init__(self, p: float | int):
@@ -169,7 +148,7 @@ class SwiGLU(nn.Module):
 
     gate and up: Linear, d_model to d_ff. down: Linear, d_ff to d_model. Without d_ff the width
     is 8/3 · d_model, rounded up to a multiple of 64: three matrices of that width hold as many
-    numbers as the MLP's two of width 4 · d_model.
+    numbers as the MLP's two of width 4 · d_model. A d_ff that is given is used as it is.
 
     Raises ValueError where a size is below 1. Shazeer, 2020 (arXiv 2002.05202).
     """

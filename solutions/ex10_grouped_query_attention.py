@@ -22,7 +22,7 @@ def repeat_kv(
 
     The plain way to grouped attention: it makes as many keys and values as there are queries.
 
-    Raises ValueError where groups is below 1.
+    Raises ValueError naming groups where it is below 1.
     """
     # BEGIN SOLUTION
     if groups < 1:
@@ -70,7 +70,8 @@ def sliding_window_mask(
     True = may look. The queries are the last of the keys: query i stands at position
     k_len − q_len + i. Beltagy et al., 2020 (arXiv 2004.05150).
 
-    Raises ValueError where window is below 1 or there are fewer keys than queries (naming k_len).
+    Raises ValueError naming window where it is below 1, and k_len where there are fewer keys than
+    queries.
     """
     # BEGIN SOLUTION
     if window < 1:
@@ -95,7 +96,7 @@ class GroupedQueryAttention(nn.Module):
 
     Raises ValueError, naming the argument, where a size is below 1, kv_heads does not divide
     heads, heads does not divide d_model though head_dim is left out, rope is for another head_dim,
-    or there is a window without causal.
+    or there is a window without causal (naming window).
     """
 
     def __init__(
@@ -181,7 +182,7 @@ class GroupedQueryAttention(nn.Module):
         given mask is ANDed with it. Where that has more columns than there are keys, its last
         columns count (the keys may be the newest of more); a single column counts for all keys.
 
-        Raises ValueError where mask does not fit (batch, heads, q, k).
+        Raises ValueError naming mask where it does not fit (batch, heads, q, k).
         """
         # BEGIN SOLUTION
         q_len, k_len = q.shape[-2], k.shape[-2]
@@ -201,7 +202,11 @@ class GroupedQueryAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        """project, then attend. Raises ValueError where x does not end in d_model features."""
+        """project, then attend.
+
+        Raises ValueError naming mask where it does not fit, and where x does not end in d_model
+        features.
+        """
         # BEGIN SOLUTION
         return self.attend(*self.project(x, positions), mask)
         # END SOLUTION

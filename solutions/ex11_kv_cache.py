@@ -47,7 +47,7 @@ class KVCache:
     keys and values: (batch, kv_heads, capacity, head_dim) each. length: how many positions are
     filled, always the first ones. Without a dtype it is torch's default, float32.
 
-    Raises ValueError where a size is below 1.
+    Raises ValueError naming a size that is below 1.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class RollingKVCache:
     p mod window, over position p − window, which nobody will ask for again. length: how many
     positions were ever seen, so that the next one is known; it may be above window.
 
-    Raises ValueError where a size is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
+    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
     """
 
     def __init__(

@@ -44,8 +44,8 @@ class ModelConfig:
 
     kv_heads: heads of keys and values, as many as heads where left out. head_dim: d_model / heads
     where left out. activation: of an "mlp"; a "swiglu" has SiLU. rope_scaling: as in Hugging Face's
-    config.json, such as {"rope_type": "linear", "factor": 2.0}. windows: per layer, how many
-    tokens it sees, None for all of them.
+    config.json, such as {"rope_type": "linear", "factor": 2.0}; a None in it counts as left out.
+    windows: per layer, how many tokens it sees, None for all of them.
 
     Raises ValueError naming the field where a value, or two of them together, make no sense.
     """
@@ -87,6 +87,8 @@ class ModelConfig:
             settle("head_dim", self.d_model // self.heads)
         if self.windows is not None:
             settle("windows", tuple(self.windows))
+        if self.rope_scaling is not None:
+            settle("rope_scaling", {k: v for k, v in self.rope_scaling.items() if v is not None})
 
         need(self.kv_heads >= 1 and self.heads % self.kv_heads == 0, "kv_heads",
              f"divide heads = {self.heads}")
@@ -133,11 +135,13 @@ class ModelConfig:
             return
         need(self.positions == "rope", "rope_scaling", "be None without positions 'rope'")
         kind, given = self.rope_scaling.get("rope_type"), set(self.rope_scaling)
-        need(kind in ROPE_KEYS, "rope_scaling", f"have a rope_type out of {list(ROPE_KEYS)}")
+        need(kind in list(ROPE_KEYS), "rope_scaling", f"have a rope_type out of {list(ROPE_KEYS)}")
         must, may = ROPE_KEYS[kind]
         may = must | may | {"rope_type", "rope_theta", "original_max_position_embeddings"}
         need(must <= given <= may, "rope_scaling",
              f"hold {sorted(must)} and nothing but {sorted(may)}")
+        need(all(isinstance(self.rope_scaling[key], (int, float)) for key in given - {"rope_type"}),
+             "rope_scaling", "hold numbers")
         theta = self.rope_scaling.get("rope_theta", self.rope_base)
         need(theta == self.rope_base, "rope_scaling", f"agree with rope_base = {self.rope_base}")
         need(self.rope_scaling.get("factor", 1) >= 1, "rope_scaling", "have a factor of at least 1")
@@ -253,9 +257,9 @@ def make_block(config: ModelConfig, layer: int, rope: RoPE | None) -> PreNormBlo
 class Transformer(nn.Module):
     """Token ids to logits: embedding, positions, blocks, norm, unembedding.
 
-    embedding; positions (learned or sinusoidal, else None); blocks; norm (None after post-norm
-    blocks, which end in one); unembedding, which shares the embedding's weight where the config
-    ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then the
+    config; embedding; positions (learned or sinusoidal, else None); blocks; norm (None after
+    post-norm blocks, which end in one); unembedding, which shares the embedding's weight where the
+    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then the
     embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
     falls on the sum. One RoPE serves all layers.
 
@@ -305,8 +309,9 @@ class Transformer(nn.Module):
         with caches its k counts all tokens so far. positions: where each token stands; left out,
         they go on where the caches end, or start at 0. caches: one per layer, from make_caches.
 
-        Raises ValueError where an id is outside the vocabulary, a position past max_seq_len, or
-        caches are not one per layer or given to post-norm blocks, which take none.
+        Raises ValueError naming ids where one is outside the vocabulary, positions where one is
+        past max_seq_len, and caches where they are not one per layer or are given to post-norm
+        blocks, which take none. (The parts raise the first two.) Caches stay as they were.
         """
         # BEGIN SOLUTION
         post = self.config.norm_position == "post"
@@ -343,7 +348,8 @@ def make_caches(
 ) -> list[KVCache | RollingKVCache]:
     """An empty cache per layer: a KVCache for capacity tokens, or a RollingKVCache for a window.
 
-    Raises ValueError where the model cannot decode token by token: post-norm, or not causal.
+    Raises ValueError where the model cannot decode token by token, naming norm_position where that
+    is "post", and causal where it is False; and what the caches refuse, such as a batch of 0.
     """
     # BEGIN SOLUTION
     if config.norm_position == "post":
@@ -368,7 +374,8 @@ class EncoderDecoder(nn.Module):
     target_embedding and unembedding; else there are three. Linear layers start as lesson 03 has
     them, the three matrices normal with σ = 1/√d_model.
 
-    Raises ValueError where the config is not post-norm with sinusoidal positions.
+    Raises ValueError naming norm_position where that is not "post", and else naming positions where
+    they are not sinusoidal.
     Vaswani et al., 2017 (arXiv 1706.03762).
     """
 

@@ -26,7 +26,10 @@ ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu":
 # What a config.json may say of these, where it speaks of them: our model has no other way.
 MUST_BE = {"hidden_act": "silu", "mlp_bias": False, "scale_attn_weights": True,
            "scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False,
-           "quantization_config": None}
+           "quantization_config": None, "partial_rotary_factor": 1.0}
+
+# What the numbers of a checkpoint may be; eight bits or integers mean nothing without their scales.
+DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 # Tensors that are no weights and may be left out: causal masks in GPT-2's files, RoPE's
 # frequencies in Llama's early ones. Whatever else a file holds must have a place in the model.
@@ -52,30 +55,41 @@ def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
 
     Files since transformers 5 have rope_parameters, with rope_theta inside. Older ones have
     rope_theta beside rope_scaling, which may be missing or null, and may call its rope_type type.
-    No base is 10,000. A rope_type "default" alone is no scaling. The scaling is returned without
-    rope_theta, and its kind always under rope_type.
+    Where a file has both, rope_scaling counts and rope_parameters does not. No base is 10,000. A
+    rope_type "default" alone is no scaling. original_max_position_embeddings may stand beside them
+    instead of inside; with "llama3" and "yarn" the outer one then counts. Keys that are null, in
+    the file or inside, count as missing. The scaling is returned without rope_theta, and its kind
+    always under rope_type.
     """
     # BEGIN SOLUTION
-    scaling = dict(config_json.get("rope_parameters") or config_json.get("rope_scaling") or {})
-    base = scaling.pop("rope_theta", config_json.get("rope_theta", 10_000.0))
+    scaling = config_json.get("rope_scaling") or config_json.get("rope_parameters") or {}
+    scaling = {key: value for key, value in scaling.items() if value is not None}
+    base = scaling.pop("rope_theta", config_json.get("rope_theta"))
     kind = scaling.pop("type", "default")
     scaling = {"rope_type": kind} | scaling
-    return base, None if scaling == {"rope_type": "default"} else scaling
+    trained = config_json.get("original_max_position_embeddings")
+    if trained is not None and scaling["rope_type"] in ("llama3", "yarn"):
+        scaling["original_max_position_embeddings"] = trained
+    return 10_000.0 if base is None else base, None if scaling == {"rope_type": "default"} else scaling
     # END SOLUTION
 
 
 def windows_of(config_json: dict) -> list[int | None] | None:
     """How many tokens each layer of a Qwen3 sees, None for all; None where all layers see all.
 
-    sliding_window counts only where use_sliding_window is true. layer_types says of each layer
-    whether it has "full_attention" or "sliding_attention". Without layer_types, the layers from
-    max_window_layers on have the window (from 28 on where that is missing).
+    sliding_window, 4,096 where it is missing, counts only where use_sliding_window is true; without
+    it there is no window. layer_types says of each layer whether it has "full_attention" or
+    "sliding_attention", and is looked at whether or not there is a window. Without layer_types, or
+    where it is null, the layers from max_window_layers on have the window (from 28 on where that is
+    missing).
 
     Raises ValueError naming layer_types where one is neither of the two, and sliding_window where
     a layer slides and there is no window.
     """
     # BEGIN SOLUTION
-    window = config_json.get("sliding_window") if config_json.get("use_sliding_window") else None
+    window = None
+    if config_json.get("use_sliding_window"):
+        window = config_json.get("sliding_window", 4096)
     types = config_json.get("layer_types")
     if types is None:
         if window is None:
@@ -105,14 +119,17 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     The rates of dropout are left out: they are for training, and the model is loaded to be used.
 
     Raises ValueError naming model_type where it is none of the three, a key that is missing
-    though the model cannot do without, activation_function where it is unknown, any key of MUST_BE
-    with another value, and what ModelConfig refuses.
+    though the model cannot do without, a key that is null where the above does not speak of null,
+    activation_function where it is unknown, any key of MUST_BE with another value, and what
+    ModelConfig refuses.
     """
     # BEGIN SOLUTION
-    def _need(key: str):
-        if config_json.get(key) is None:
-            raise ValueError(f"{key} must be in config.json, got {config_json.get(key)}")
-        return config_json[key]
+    def _need(key: str, missing=None):
+        """The value of a key, or what a missing one stands for; null is refused."""
+        value = config_json.get(key, missing)
+        if value is None:
+            raise ValueError(f"{key} must be in config.json, got None")
+        return value
 
     kind = config_json.get("model_type")
     if kind not in ("gpt2", "llama", "qwen3"):
@@ -120,29 +137,29 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     for key, right in MUST_BE.items():
         if config_json.get(key, right) != right:
             raise ValueError(f"{key} must be {right!r}, got {config_json[key]!r}")
-    tied = config_json.get("tie_word_embeddings", kind == "gpt2")
+    tied = _need("tie_word_embeddings", kind == "gpt2")
 
     if kind == "gpt2":
-        activation = config_json.get("activation_function", "gelu_new")
+        activation = _need("activation_function", "gelu_new")
         if activation not in ACTIVATION:
             raise ValueError(f"activation_function must be one of {list(ACTIVATION)}, got {activation!r}")
         return ModelConfig(
             vocab_size=_need("vocab_size"), d_model=_need("n_embd"), layers=_need("n_layer"),
             heads=_need("n_head"), d_ff=config_json.get("n_inner") or 4 * _need("n_embd"),
             max_seq_len=_need("n_positions"), norm="layer",
-            norm_eps=config_json.get("layer_norm_epsilon", 1e-5), feed_forward="mlp",
+            norm_eps=_need("layer_norm_epsilon", 1e-5), feed_forward="mlp",
             activation=ACTIVATION[activation], positions="learned", qkv_bias=True, o_bias=True,
             mlp_bias=True, tie_embeddings=tied)
 
     qwen3 = kind == "qwen3"
     base, scaling = rope_of(config_json)
-    bias = config_json.get("attention_bias", False)
+    bias = _need("attention_bias", False)
     return ModelConfig(
         vocab_size=_need("vocab_size"), d_model=_need("hidden_size"), layers=_need("num_hidden_layers"),
         heads=_need("num_attention_heads"), kv_heads=config_json.get("num_key_value_heads"),
         head_dim=config_json.get("head_dim") or (128 if qwen3 else None),
         d_ff=_need("intermediate_size"), max_seq_len=_need("max_position_embeddings"),
-        norm_eps=config_json.get("rms_norm_eps", 1e-6), rope_base=base, rope_scaling=scaling,
+        norm_eps=_need("rms_norm_eps", 1e-6), rope_base=base, rope_scaling=scaling,
         qk_norm=qwen3, qkv_bias=bias, o_bias=bias,
         windows=windows_of(config_json) if qwen3 else None, tie_embeddings=tied)
     # END SOLUTION
@@ -154,6 +171,8 @@ def rename(state: Mapping[str, Tensor], table: dict[str, str]) -> dict[str, Tens
     A name is parts with dots between them. Each key of table, one whole part or several in a
     row, becomes its value: with {"h": "blocks", "attn.c_proj": "o_proj"}, the name
     h.0.attn.c_proj.weight becomes blocks.0.o_proj.weight. A part that is in no key stays as it is.
+    A name is read once, from left to right: where several keys fit, the longest counts, and a
+    value is not looked up again ({"a": "b", "b": "c"} makes a.b to b.c).
 
     Raises ValueError naming both where two tensors would get one name.
     """
@@ -162,10 +181,13 @@ def rename(state: Mapping[str, Tensor], table: dict[str, str]) -> dict[str, Tens
     for old, tensor in state.items():
         if BUFFERS.fullmatch(old):
             continue
-        name = f".{old}."
-        for theirs, ours in table.items():
-            name = name.replace(f".{theirs}.", f".{ours}.")
-        name = name.strip(".")
+        parts, new = old.split("."), []
+        while parts:
+            lengths = range(len(parts), 0, -1)              # the longest first; one part at least
+            n = next((n for n in lengths if ".".join(parts[:n]) in table), 1)
+            key, parts = ".".join(parts[:n]), parts[n:]
+            new.append(table.get(key, key))
+        name = ".".join(new)
         if name in renamed:
             raise ValueError(f"state has both {origin[name]} and {old} for {name}")
         renamed[name], origin[name] = tensor, old
@@ -180,10 +202,14 @@ def convert_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     (in, out): they are transposed. c_attn is queries, keys and values in this order, (d_model,
     3 · d_model) with its bias of 3 · d_model: it becomes three. Embeddings and lm_head stay as they
     are. No tensor is copied: views will do. A name that is not GPT-2's is left as it is.
+
+    Raises ValueError where two tensors would get one name, such as wte.weight and
+    transformer.wte.weight.
     """
     # BEGIN SOLUTION
-    renamed = rename({name.removeprefix("transformer."): tensor for name, tensor in state.items()}, {
-        "wte": "embedding", "wpe": "positions", "h": "blocks", "ln_f": "norm", "lm_head": "unembedding",
+    outer = {"wte": "embedding", "wpe": "positions", "h": "blocks", "ln_f": "norm"}
+    renamed = rename(state, outer | {f"transformer.{theirs}": ours for theirs, ours in outer.items()} | {
+        "lm_head": "unembedding",
         "ln_1": "norm1", "attn.c_attn": "attention.c_attn", "attn.c_proj": "attention.o_proj",
         "ln_2": "norm2", "mlp.c_fc": "feed_forward.up", "mlp.c_proj": "feed_forward.down"})
     converted = {}
@@ -255,8 +281,8 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     Of model.safetensors where there is one. Else of the shards that model.safetensors.index.json
     names: its weight_map says for each tensor in which file of the folder it lies.
 
-    Raises ValueError naming path where there is neither file (a pickle such as pytorch_model.bin
-    can run any code when it is opened, and is not), naming each shard that is missing or lies
+    Raises ValueError naming the folder where there is neither file (a pickle such as
+    pytorch_model.bin can run any code when it is opened, and is not), naming each shard that is missing or lies
     outside the folder, naming each tensor that is not in the shard the index says, or in a shard
     and not in the index, and naming a damaged file.
     """
@@ -323,12 +349,13 @@ def build_model(
     may then be missing, and where it is not must hold the same numbers as "embedding.weight".
 
     Raises one ValueError that names every tensor that is missing, every one that the model has
-    no place for, every one of the wrong shape, with both shapes, and tied ones that differ. Raises
-    ValueError naming dtype where it is no floating-point type.
+    no place for, every one of the wrong shape, with both shapes as in (12, 8), every one whose
+    dtype is not in DTYPES, and tied ones that differ. Raises ValueError naming dtype where it is not in DTYPES, and
+    where it is left out though the tensors are of several dtypes, which cannot be multiplied.
     """
     # BEGIN SOLUTION
-    if dtype is not None and not dtype.is_floating_point:
-        raise ValueError(f"dtype must be a floating-point type, got {dtype}")
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f"dtype must be one of {DTYPES}, got {dtype}")
     with Weightless():
         model = Transformer(config)
     wanted, tensors = model.state_dict(), dict(tensors)
@@ -343,8 +370,12 @@ def build_model(
     problems += [
         f"misshapen: {name} of {tuple(tensor.shape)}, expected {tuple(wanted[name].shape)}"
         for name, tensor in tensors.items() if name in wanted and tensor.shape != wanted[name].shape]
+    problems += [f"no floating-point numbers: {name} of {tensor.dtype}"
+                 for name, tensor in tensors.items() if tensor.dtype not in DTYPES]
     if problems:
         raise ValueError("tensors do not fit the config:\n  " + "\n  ".join(problems))
+    if dtype is None and len(found := {tensor.dtype for tensor in tensors.values()}) > 1:
+        raise ValueError(f"dtype must be given where tensors are of several: {sorted(map(str, found))}")
 
     device = device or "cpu"
     weights = {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
@@ -370,8 +401,8 @@ def load_pretrained(
 
     dtype: what its weights are cast to; left out, they stay as the file has them, often bfloat16.
 
-    Raises ValueError, naming the folder or the file, where something is missing, damaged, unknown
-    or does not fit: all that is wrong with the tensors at once.
+    Raises ValueError, naming the folder, where something is missing, damaged, unknown or does not
+    fit, and naming it: the file, the key, or all that is wrong with the tensors at once.
     """
     # BEGIN SOLUTION
     folder = Path(path)
@@ -381,7 +412,7 @@ def load_pretrained(
         converters = {"gpt2": convert_gpt2, "llama": convert_llama, "qwen3": convert_qwen3}
         tensors = converters[config_json["model_type"]](read_tensors(folder))
         return build_model(config, tensors, dtype, device)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:            # a TypeError: text where a number should be
         raise ValueError(f"{folder}: {error}") from error
     # END SOLUTION
 
@@ -405,6 +436,7 @@ def is_byte_bpe(saved: dict) -> bool:
     Llama 2 does not work on bytes, others normalize the text first.
     """
     model, split = saved.get("model") or {}, saved.get("pre_tokenizer") or {}
+    added = saved.get("added_tokens") or []
     more = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback",
             "ignore_merges")
     return (model.get("type") == "BPE" and not any(model.get(key) for key in more)
@@ -412,8 +444,10 @@ def is_byte_bpe(saved: dict) -> bool:
             and split.get("type") == "ByteLevel" and split.get("use_regex", True)
             and not split.get("add_prefix_space", True)
             and (saved.get("decoder") or {}).get("type") == "ByteLevel"
-            and not any(token.get(key) for token in saved.get("added_tokens") or []
-                        for key in ("single_word", "lstrip", "rstrip")))
+            and not any(token.get(key) for token in added
+                        for key in ("single_word", "lstrip", "rstrip"))
+            # those that are not normalized are looked for first, so a longer one may come too late
+            and len({bool(token.get("normalized")) for token in added}) < 2)
 
 
 class LibraryTokenizer:

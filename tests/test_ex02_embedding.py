@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import dtypes, points, raises, shares_memory, tolerance
+from grader import accepts, dtypes, points, raises, shares_memory, tolerance
 
 FORBIDDEN = {"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding",
              "torch.nn.functional.embedding_bag", "torch.embedding", "torch.embedding_bag",
@@ -76,6 +76,17 @@ def test_lookup_ranks(impl, draw):
     table = draw.fill(impl.Embedding(11, 6))
     return {"()": table(draw.ints(11, 1)[0]), "(5,)": table(draw.ints(11, 5)),
             "(2, 1, 3)": table(draw.ints(11, 2, 1, 3))}
+
+
+def test_lookup_copies(impl, draw):
+    """The vectors are copies, of a single id too: writing to them leaves the table as it was.
+
+    weight[id] of a scalar id is a view of the table. index_select over the flattened ids copies,
+    as does weight[...] with ids on at least one axis.
+    """
+    table = draw.fill(impl.Embedding(11, 6))
+    return {"a single id shares the table's memory": shares_memory(table.weight, table(draw.ints(11, 1)[0])),
+            "five ids share the table's memory": shares_memory(table.weight, table(draw.ints(11, 5)))}
 
 
 def test_lookup_gradient(impl, draw):
@@ -270,7 +281,7 @@ def test_tie_bias(impl, draw):
     unembedding = draw.fill(impl.Unembedding(6, 11, bias=True))
     unembedding.tie(embedding)
     return {"scores": unembedding(draw(3, 6)),
-            "parameters": [name for name, _ in unembedding.named_parameters()]}
+            "parameters": sorted(name for name, _ in unembedding.named_parameters())}
 
 
 def test_tie_wrong_shape(impl, draw):
@@ -284,3 +295,15 @@ def test_tie_wrong_shape(impl, draw):
         return {"refused": refused, "shape afterwards": list(unembedding.weight.shape)}
 
     return {"other vocab": tie(12, 6), "other d_model": tie(11, 5), "sides swapped": tie(6, 11)}
+
+
+def test_sizes(impl, draw):
+    """A size below 1 raises a ValueError that names it; a size of 1 is a good size.
+
+    Look at the sizes before anything is made of them, and put the argument's name into the message.
+    """
+    return {"Embedding(0, 4)": raises(ValueError, lambda: impl.Embedding(0, 4), names="num_embeddings"),
+            "Embedding(4, 0)": raises(ValueError, lambda: impl.Embedding(4, 0), names="embedding_dim"),
+            "Unembedding(0, 4)": raises(ValueError, lambda: impl.Unembedding(0, 4), names="d_model"),
+            "Unembedding(4, 0)": raises(ValueError, lambda: impl.Unembedding(4, 0), names="vocab"),
+            "sizes of 1": accepts(lambda: (impl.Embedding(1, 1), impl.Unembedding(1, 1)))}

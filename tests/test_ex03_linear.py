@@ -1,6 +1,6 @@
 """What chapter 03 asks of Linear, its backward pass and its cost."""
 
-from grader import dtypes, points, raises, tolerance
+from grader import accepts, dtypes, points, raises, tolerance
 
 FORBIDDEN = {"torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear"}
 
@@ -46,13 +46,15 @@ def test_init_spread(impl, draw):
 
 @tolerance(0.02)
 def test_init_truncated(impl, draw):
-    """No weight starts further than 3σ from zero, and some start close to 3σ.
+    """No weight starts further than 3σ from zero, and some start close to 3σ, on either side.
 
-    The answer is the largest of 120,000 weights over their standard deviation, at most 4; it is
-    known to 0.5 %. Ask trunc_normal_ what a and b mean: weights, or multiples of std?
+    The answers are the largest and the smallest of 120,000 weights over their standard deviation,
+    cut at ±4; they are known to 0.5 %. Ask trunc_normal_ what a and b mean: weights, or multiples
+    of std?
     """
     weight = impl.Linear(600, 200).weight
-    return (weight.abs().max() / weight.std()).clamp(max=4)
+    return {"largest": (weight.max() / weight.std()).clamp(-4, 4),
+            "smallest": (weight.min() / weight.std()).clamp(-4, 4)}
 
 
 def test_init_fresh(impl, draw):
@@ -64,7 +66,7 @@ def test_init_fresh(impl, draw):
 
 
 @points(2)
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "float64", "bfloat16", "float16")
 def test_forward(impl, draw, dtype):
     """Linear computes y = x Wᵀ, in the dtype of x.
 
@@ -82,6 +84,19 @@ def test_forward_bias(impl, draw):
     """
     layer = draw.fill(impl.Linear(6, 4, bias=True))
     return layer(draw(2, 3, 6))
+
+
+def test_forward_swapped_axes(impl, draw):
+    """x may be a tensor whose batch axes were swapped, so not contiguous in memory.
+
+    `@` takes it as it is, forward and backward. If you flatten the batch, do it with something
+    that copies where it must.
+    """
+    layer = draw.fill(impl.Linear(6, 4, bias=True))
+    x = draw(3, 2, 6).transpose(0, 1).requires_grad_()
+    y = layer(x)
+    (y * draw(2, 3, 4)).sum().backward()
+    return {"y": y, "grad of x": x.grad, "grad of weight": layer.weight.grad}
 
 
 def test_batch_ranks(impl, draw):
@@ -173,9 +188,10 @@ def test_wrong_width(impl, draw):
 
 
 def test_bad_sizes(impl, draw):
-    """A size below 1 raises a ValueError that names it.
+    """A size below 1 raises a ValueError that names it; a size of 1 is a good size.
 
     Look at in_features and out_features before anything is made of them.
     """
-    return [raises(ValueError, lambda: impl.Linear(0, 4), names="in_features"),
-            raises(ValueError, lambda: impl.Linear(4, -1), names="out_features")]
+    return {"Linear(0, 4)": raises(ValueError, lambda: impl.Linear(0, 4), names="in_features"),
+            "Linear(4, -1)": raises(ValueError, lambda: impl.Linear(4, -1), names="out_features"),
+            "Linear(1, 1)": accepts(lambda: impl.Linear(1, 1))}

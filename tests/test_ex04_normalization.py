@@ -1,5 +1,7 @@
 """What chapter 04 asks of LayerNorm, RMSNorm and the backward pass of RMSNorm."""
 
+import torch
+
 from grader import dtypes, points, raises, tolerance
 
 FORBIDDEN = {
@@ -13,13 +15,20 @@ FORBIDDEN = {
 }
 
 
+def parameters(module):
+    """Each parameter's shape, and the number that it starts at."""
+    def start(values):
+        return values[0] if len(values) == 1 else "numbers that differ"
+    return {name: {"shape": str(tuple(p.shape)), "starts at": start(p.unique().tolist())}
+            for name, p in module.named_parameters()}
+
+
 def test_layer_parameters(impl, draw):
     """LayerNorm has two parameters, weight (all ones) and bias (all zeros), of shape (d_model,).
 
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self in __init__.
     """
-    return {name: {"shape": str(tuple(p.shape)), "starts at": p.unique().tolist()}
-            for name, p in impl.LayerNorm(6).named_parameters()}
+    return parameters(impl.LayerNorm(6))
 
 
 @points(2)
@@ -30,7 +39,7 @@ def test_layer_forward(impl, draw, dtype):
     Mean and variance run over the last axis, the features, and nothing else. The variance
     divides by d_model. Compute in float32 at least, keep float64, cast back to the dtype of x.
     """
-    return impl.LayerNorm(6).to(dtype)(draw(2, 3, 6).to(dtype))
+    return impl.LayerNorm(6).to(draw.device, dtype)(draw(2, 3, 6).to(dtype))
 
 
 def test_layer_weight_and_bias(impl, draw):
@@ -47,7 +56,7 @@ def test_layer_eps(impl, draw):
     The features here are quiet, about 0.1, and eps is large, 0.5: where it stands decides the
     result. Use the eps that was given, not a number of your own.
     """
-    return impl.LayerNorm(6, eps=0.5)(draw(2, 3, 6, scale=0.1))
+    return draw.fill(impl.LayerNorm(6, eps=0.5))(draw(2, 3, 6, scale=0.1))
 
 
 @tolerance(0.02)
@@ -58,7 +67,7 @@ def test_layer_far_from_zero(impl, draw):
     so 2 % is allowed; the squares, 100,000,000, are uncertain by 8, and so is any difference of
     their means.
     """
-    return impl.LayerNorm(64)(draw(2, 3, 64) + 10000)
+    return impl.LayerNorm(64).to(draw.device)(draw(2, 3, 64) + 10000)
 
 
 @dtypes("float16", "bfloat16", "float32")
@@ -68,7 +77,7 @@ def test_layer_large_values(impl, draw, dtype):
     1,000 squared is past float16's largest number, 65,504. Go to float32 before anything is
     squared or added up.
     """
-    return impl.LayerNorm(64).to(dtype)(draw(2, 8, 64, scale=1000.0).to(dtype))
+    return impl.LayerNorm(64).to(draw.device, dtype)(draw(2, 8, 64, scale=1000.0).to(dtype))
 
 
 def test_layer_batch_ranks(impl, draw):
@@ -79,6 +88,24 @@ def test_layer_batch_ranks(impl, draw):
     norm = draw.fill(impl.LayerNorm(6))
     return {"x of shape (6,)": norm(draw(6)), "x of shape (5, 6)": norm(draw(5, 6)),
             "x of shape (2, 1, 3, 6)": norm(draw(2, 1, 3, 6))}
+
+
+def test_layer_swapped_axes(impl, draw):
+    """LayerNorm takes a batch whose axes were swapped, so that it is not contiguous.
+
+    Nothing here has to be reshaped: a mean over axis -1 works wherever the numbers lie.
+    """
+    return draw.fill(impl.LayerNorm(6))(draw(3, 2, 6).transpose(0, 1))
+
+
+def test_layer_wider_weight(impl, draw):
+    """In LayerNorm the quotient is cast to the dtype of x, and then scaled and shifted.
+
+    Half-precision tokens meet a float32 weight here, as in mixed precision. What is cast before it
+    meets the weight comes out in float32; what is cast last does not.
+    """
+    y = draw.fill(impl.LayerNorm(6)).to(torch.float32)(draw(2, 3, 6).to(torch.bfloat16))
+    return {"dtype": str(y.dtype), "numbers": y.to(torch.bfloat16)}
 
 
 def test_layer_autograd(impl, draw):
@@ -98,8 +125,7 @@ def test_rms_parameters(impl, draw):
 
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self in __init__.
     """
-    return {name: {"shape": str(tuple(p.shape)), "starts at": p.unique().tolist()}
-            for name, p in impl.RMSNorm(6).named_parameters()}
+    return parameters(impl.RMSNorm(6))
 
 
 @points(2)
@@ -110,7 +136,7 @@ def test_rms_forward(impl, draw, dtype):
     Square, average over the last axis, add eps, take the root, divide. Compute in float32 at
     least, keep float64, cast back to the dtype of x.
     """
-    return impl.RMSNorm(6).to(dtype)(draw(2, 3, 6).to(dtype))
+    return impl.RMSNorm(6).to(draw.device, dtype)(draw(2, 3, 6).to(dtype))
 
 
 def test_rms_weight(impl, draw):
@@ -127,7 +153,7 @@ def test_rms_eps(impl, draw):
     The features here are quiet, about 0.1, and eps is large, 0.5: where it stands decides the
     result. Use the eps that was given, not a number of your own.
     """
-    return impl.RMSNorm(6, eps=0.5)(draw(2, 3, 6, scale=0.1))
+    return draw.fill(impl.RMSNorm(6, eps=0.5))(draw(2, 3, 6, scale=0.1))
 
 
 @dtypes("float16", "bfloat16", "float32")
@@ -136,7 +162,7 @@ def test_rms_large_values(impl, draw, dtype):
 
     1,000 squared is past float16's largest number, 65,504. Go to float32 before you square.
     """
-    return impl.RMSNorm(64).to(dtype)(draw(2, 8, 64, scale=1000.0).to(dtype))
+    return impl.RMSNorm(64).to(draw.device, dtype)(draw(2, 8, 64, scale=1000.0).to(dtype))
 
 
 def test_rms_batch_ranks(impl, draw):
@@ -147,6 +173,24 @@ def test_rms_batch_ranks(impl, draw):
     norm = draw.fill(impl.RMSNorm(6))
     return {"x of shape (6,)": norm(draw(6)), "x of shape (5, 6)": norm(draw(5, 6)),
             "x of shape (2, 1, 3, 6)": norm(draw(2, 1, 3, 6))}
+
+
+def test_rms_swapped_axes(impl, draw):
+    """RMSNorm takes a batch whose axes were swapped, so that it is not contiguous.
+
+    Nothing here has to be reshaped: a mean over axis -1 works wherever the numbers lie.
+    """
+    return draw.fill(impl.RMSNorm(6))(draw(3, 2, 6).transpose(0, 1))
+
+
+def test_rms_wider_weight(impl, draw):
+    """In RMSNorm the quotient is cast to the dtype of x, and then scaled.
+
+    Half-precision tokens meet a float32 weight here, as in mixed precision. What is cast before it
+    meets the weight comes out in float32; what is cast last does not.
+    """
+    y = draw.fill(impl.RMSNorm(6)).to(torch.float32)(draw(2, 3, 6).to(torch.bfloat16))
+    return {"dtype": str(y.dtype), "numbers": y.to(torch.bfloat16)}
 
 
 def test_rms_autograd(impl, draw):
@@ -188,14 +232,35 @@ def test_backward_eps(impl, draw):
     return impl.rms_norm_backward(draw(5, 6, scale=0.1), draw(6), 0.5, draw(5, 6))
 
 
-@dtypes("float16", "bfloat16")
-def test_backward_half_precision(impl, draw, dtype):
-    """rms_norm_backward of features near 1,000 is right in half precision, in the dtypes given.
+@dtypes("float16", "bfloat16", "float64")
+def test_backward_precision(impl, draw, dtype):
+    """rms_norm_backward of features near 1,000 is right in every precision, in the dtypes given.
 
-    Go to float32 before you square, and cast each gradient to the dtype of what it belongs to.
+    Go to float32 at least before you square, keep float64, and cast each gradient to the dtype of
+    what it belongs to.
     """
     return impl.rms_norm_backward(draw(5, 64, scale=1000.0).to(dtype), draw(64).to(dtype), 1e-5,
                                   draw(5, 64, scale=1000.0).to(dtype))
+
+
+def test_backward_swapped_axes(impl, draw):
+    """rms_norm_backward takes tensors whose batch axes were swapped, so not contiguous.
+
+    A view wants numbers that lie side by side. Sum over the axes as they are, by name with einops.
+    """
+    x, grad_out = draw(3, 2, 6).transpose(0, 1), draw(3, 2, 6).transpose(0, 1)
+    return impl.rms_norm_backward(x, draw(6), 1e-5, grad_out)
+
+
+def test_backward_two_dtypes(impl, draw):
+    """Each gradient has the dtype of what it belongs to: grad_x that of x, grad_weight the weight's.
+
+    In mixed precision x is in half precision and the weight in float32, and its gradient with it.
+    """
+    half, wide = draw(2, 3, 6).to(torch.bfloat16), draw(2, 3, 6).to(torch.float32)
+    return {"x in bfloat16": impl.rms_norm_backward(half, draw(6).to(torch.float32), 1e-5, wide),
+            "weight in bfloat16": impl.rms_norm_backward(
+                wide, draw(6).to(torch.bfloat16), 1e-5, half)}
 
 
 def test_wrong_width(impl, draw):

@@ -35,11 +35,12 @@ def shares(draw, *shape):
 # -- softmax
 
 @points(2)
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "bfloat16", "float16", "float64")
 def test_softmax(impl, draw, dtype):
     """softmax turns each row of scores into e^x over the row's sum of e^x, in the dtype of x.
 
-    Three steps along the last axis: exponentiate, add up, divide.
+    Three steps along the last axis: exponentiate, add up, divide. float64 stays float64 all along:
+    torch.promote_types(x.dtype, torch.float32) is float32 at least.
     """
     return impl.softmax(draw(3, 5).to(dtype))
 
@@ -80,22 +81,28 @@ def test_softmax_dim(impl, draw):
 def test_temperature(impl, draw):
     """softmax divides the scores by the temperature: below 1 sharpens, above 1 flattens.
 
-    The limit towards 0 is all on the largest score; towards infinity, equal shares.
+    The limit towards 0 is all on the largest score; towards infinity, equal shares. A small
+    temperature is used as it is: nothing is added to it.
     """
     x = draw(3, 5)
     return {"temperature=0.5": impl.softmax(x, temperature=0.5),
-            "temperature=3": impl.softmax(x, temperature=3)}
+            "temperature=3": impl.softmax(x, temperature=3),
+            "temperature=1e-6": impl.softmax(draw(3, 5, scale=1e-6), temperature=1e-6)}
 
 
 def test_temperature_refused(impl, draw):
-    """A temperature of 0 or below raises a ValueError that names temperature.
+    """A temperature that is not above 0 raises a ValueError that names temperature.
 
-    Look at it before anything is computed. 0 is refused too: nothing can be divided by it.
+    Look at it before anything is computed. 0 is refused too: nothing can be divided by it. NaN is
+    not above 0 either, and not below: every comparison with it is False.
     """
     return {"temperature=0": raises(ValueError, lambda: impl.softmax(draw(3), temperature=0),
                                     names="temperature"),
             "temperature=-1.0": raises(ValueError, lambda: impl.softmax(draw(3), temperature=-1.0),
-                                       names="temperature")}
+                                       names="temperature"),
+            "temperature=nan": raises(
+                ValueError, lambda: impl.softmax(draw(3), temperature=math.nan),
+                names="temperature")}
 
 
 def test_temperature_half_precision(impl, draw):
@@ -139,11 +146,11 @@ def test_softmax_masked_gradient(impl, draw):
 
 # -- logsumexp and log_softmax
 
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "bfloat16", "float16", "float64")
 def test_logsumexp(impl, draw, dtype):
     """logsumexp is log Σ e^x along the last axis, which disappears: one number per row.
 
-    (3, 5) becomes (3,), in the dtype of x.
+    (3, 5) becomes (3,), in the dtype of x. float64 stays float64 all along.
     """
     return impl.logsumexp(draw(3, 5).to(dtype))
 
@@ -178,7 +185,8 @@ def test_logsumexp_masked(impl, draw):
     """logsumexp of nothing but −inf is −inf, with a gradient of zero.
 
     The logarithm of 0 is −inf, which is right, but its slope there is infinite, and infinity
-    times 0 is NaN. Let the empty row's logarithm see something else than 0.
+    times 0 is NaN. Let the empty row's logarithm see something else than 0. And the maximum is only
+    a shift: detached, it sends nothing back.
     """
     x = masked(draw).requires_grad_()
     y = impl.logsumexp(x)
@@ -186,11 +194,11 @@ def test_logsumexp_masked(impl, draw):
     return {"value": y, "grad of x": x.grad}
 
 
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "bfloat16", "float16", "float64")
 def test_log_softmax(impl, draw, dtype):
     """log_softmax is x − log Σ e^x: the logarithm of softmax, in the dtype of x.
 
-    A logarithm of a quotient is a difference of logarithms.
+    A logarithm of a quotient is a difference of logarithms. float64 stays float64 all along.
     """
     return impl.log_softmax(draw(3, 5).to(dtype))
 
@@ -253,6 +261,25 @@ def test_cross_entropy_batch(impl, draw):
             "logits of shape (7,)": impl.cross_entropy(draw(7), draw.ints(7))}
 
 
+def test_cross_entropy_swapped_axes(impl, draw):
+    """Logits and targets whose batch axes were swapped, so not contiguous, have the same loss.
+
+    A view wants numbers that lie side by side. reshape copies where it must, and indexing with a
+    boolean mask does not care.
+    """
+    return impl.cross_entropy(draw(3, 2, 7).transpose(0, 1), draw.ints(7, 3, 2).T)
+
+
+def test_cross_entropy_integers(impl, draw):
+    """Targets may have any integer dtype: int8, int16 or int32 in place of int64.
+
+    torch indexes with int64. Cast the kept targets once.
+    """
+    logits, targets = draw(5, 4), draw.ints(4, 5)
+    return {str(dtype): impl.cross_entropy(logits, targets.to(dtype))
+            for dtype in (torch.int8, torch.int16, torch.int32)}
+
+
 @points(2)
 def test_cross_entropy_confident(impl, draw):
     """A confident mistake costs what it should: hundreds of nats, neither inf nor a ceiling.
@@ -296,12 +323,14 @@ def test_cross_entropy_ignore_index(impl, draw):
     return impl.cross_entropy(draw(8, 7), targets, ignore_index=0)
 
 
-def test_cross_entropy_gradient(impl, draw):
+@dtypes("float32", "float64")
+def test_cross_entropy_gradient(impl, draw, dtype):
     """The gradient of the logits is (probabilities − one-hot target) / kept, zero where ignored.
 
-    autograd finds it, unless a .detach(), .data or .item() on the way cuts it off.
+    autograd finds it, unless a .detach(), .data or .item() on the way cuts it off. float64 stays
+    float64 all along.
     """
-    logits, targets = draw(5, 4).requires_grad_(), draw.ints(4, 5).clone()
+    logits, targets = draw(5, 4).to(dtype).requires_grad_(), draw.ints(4, 5).clone()
     targets[2] = -100
     impl.cross_entropy(logits, targets).backward()
     return {"grad of logits": logits.grad}
@@ -341,11 +370,11 @@ def test_perplexity(impl, draw):
 # -- backward
 
 @points(2)
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "bfloat16", "float16", "float64")
 def test_backward(impl, draw, dtype):
     """softmax_backward is y (grad_out − Σ y grad_out), the sum along the row.
 
-    Each score moves all the probabilities of its row, not only its own.
+    Each score moves all the probabilities of its row, not only its own. float64 stays float64.
     """
     return impl.softmax_backward(shares(draw, 3, 5).to(dtype), draw(3, 5).to(dtype))
 

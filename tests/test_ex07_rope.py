@@ -37,7 +37,7 @@ def test_half(impl, draw, dtype):
     A pair (a, b) becomes (a cos − b sin, a sin + b cos), and both go back to where they were
     taken from. The tables are float32, so the result has to be cast back.
     """
-    return draw.fill(impl.RoPE(8, 16))(draw(2, 3, 5, 8).to(dtype))
+    return impl.RoPE(8, 16).to(draw.device)(draw(2, 3, 5, 8).to(dtype))
 
 
 @points(2)
@@ -48,7 +48,7 @@ def test_interleaved(impl, draw, dtype):
     The arithmetic is that of "half"; only where the pairs are taken from, and put back to, is
     different.
     """
-    return draw.fill(impl.RoPE(8, 16, layout="interleaved"))(draw(2, 3, 5, 8).to(dtype))
+    return impl.RoPE(8, 16, layout="interleaved").to(draw.device)(draw(2, 3, 5, 8).to(dtype))
 
 
 @points(2)
@@ -59,7 +59,7 @@ def test_positions(impl, draw):
     the last of a RoPE for 16 positions.
     """
     positions = torch.tensor([7, 2, 15, 2], device=draw.device)
-    return draw.fill(impl.RoPE(8, 16))(draw(3, 4, 8), positions)
+    return impl.RoPE(8, 16).to(draw.device)(draw(3, 4, 8), positions)
 
 
 def test_positions_per_sequence(impl, draw):
@@ -69,7 +69,7 @@ def test_positions_per_sequence(impl, draw):
     (2, 1, 4, 4), and broadcasting does the rest.
     """
     positions = torch.tensor([[[0, 1, 2, 3]], [[5, 6, 7, 11]]], device=draw.device)
-    return draw.fill(impl.RoPE(8, 16))(draw(2, 3, 4, 8), positions)
+    return impl.RoPE(8, 16).to(draw.device)(draw(2, 3, 4, 8), positions)
 
 
 def test_scores_see_distance(impl, draw):
@@ -78,7 +78,7 @@ def test_scores_see_distance(impl, draw):
     The same query stands at 3, 13 and 43, the same key always 2 places before it, so that the
     three scores are one number. Are both turned the same way, by the same frequencies?
     """
-    rope, q, k = draw.fill(impl.RoPE(8, 64)), draw(1, 8).expand(3, 8), draw(1, 8).expand(3, 8)
+    rope, q, k = impl.RoPE(8, 64).to(draw.device), draw(1, 8).expand(3, 8), draw(1, 8).expand(3, 8)
     at = torch.tensor([3, 13, 43], device=draw.device)
     return (rope(q, at) * rope(k, at - 2)).sum(-1)
 
@@ -88,7 +88,7 @@ def test_base(impl, draw):
 
     Where no frequencies are given, they are those of this head_dim and this base.
     """
-    return draw.fill(impl.RoPE(8, 16, base=500.0))(draw(2, 12, 8))
+    return impl.RoPE(8, 16, base=500.0).to(draw.device)(draw(2, 12, 8))
 
 
 def test_given_frequencies(impl, draw):
@@ -97,7 +97,7 @@ def test_given_frequencies(impl, draw):
     These are what llama3_frequencies and yarn_frequencies return.
     """
     frequencies = draw.uniform(4)
-    return draw.fill(impl.RoPE(8, 16, frequencies=frequencies))(draw(2, 6, 8))
+    return impl.RoPE(8, 16, frequencies=frequencies).to(draw.device)(draw(2, 6, 8))
 
 
 def test_attention_scale(impl, draw):
@@ -106,7 +106,7 @@ def test_attention_scale(impl, draw):
     Scale the two tables once, when they are made. Scores, which are products of two turned
     vectors, then grow by its square.
     """
-    return draw.fill(impl.RoPE(8, 16, attention_scale=1.5))(draw(2, 6, 8))
+    return impl.RoPE(8, 16, attention_scale=1.5).to(draw.device)(draw(2, 6, 8))
 
 
 def test_gradient(impl, draw):
@@ -115,7 +115,7 @@ def test_gradient(impl, draw):
     Build the result from x with plain arithmetic, outside of torch.no_grad().
     """
     x = draw(2, 5, 8).requires_grad_()
-    (draw.fill(impl.RoPE(8, 16))(x) * draw(2, 5, 8)).sum().backward()
+    (impl.RoPE(8, 16).to(draw.device)(x) * draw(2, 5, 8)).sum().backward()
     return x.grad
 
 
@@ -126,8 +126,8 @@ def test_cast_module(impl, draw):
     which is given, restores buffers after a cast: are your tables buffers, made in float32?
     """
     x, at = draw(3, 8), torch.tensor([5, 40, 60], device=draw.device)
-    return {"after .to(torch.bfloat16)": draw.fill(impl.RoPE(8, 64)).to(torch.bfloat16)(x, at),
-            "after .half()": draw.fill(impl.RoPE(8, 64)).half()(x, at)}
+    return {"after .to(torch.bfloat16)": impl.RoPE(8, 64).to(draw.device).to(torch.bfloat16)(x, at),
+            "after .half()": impl.RoPE(8, 64).to(draw.device).half()(x, at)}
 
 
 @dtypes("bfloat16", "float16")
@@ -137,21 +137,25 @@ def test_far_positions(impl, draw, dtype):
     bfloat16 has 8 significant bits, so above 256 it skips whole positions.
     """
     at = torch.tensor([255, 259, 1027, 2045, 2047], device=draw.device)
-    return draw.fill(impl.RoPE(16, 2048))(draw(5, 16).to(dtype), at)
+    return impl.RoPE(16, 2048).to(draw.device)(draw(5, 16).to(dtype), at)
 
 
 def test_precise_frequencies(impl, draw):
     """Tables have the precision of the frequencies, but at least float32.
 
     torch.promote_types(frequencies.dtype, torch.float32) is that dtype. Cast the frequencies to it
-    before they meet the positions.
+    before they meet the positions. The tables are kept in it too, and no wider.
     """
+    def bits(rope):
+        return sorted({torch.finfo(table.dtype).bits for table in rope.buffers()})
+
     near, far = (torch.tensor(at, device=draw.device) for at in ([7, 41], [77, 4001]))
     x = draw(2, 8)
     exact = draw.uniform(4).to(torch.float64)
-    fine = draw.fill(impl.RoPE(8, 4096, frequencies=exact))
-    coarse = draw.fill(impl.RoPE(8, 4096, frequencies=exact.to(torch.bfloat16)))
-    return {"float64": fine(x.to(torch.float64), far), "bfloat16": coarse(x, near)}
+    fine = impl.RoPE(8, 4096, frequencies=exact).to(draw.device)
+    coarse = impl.RoPE(8, 4096, frequencies=exact.to(torch.bfloat16)).to(draw.device)
+    return {"float64": fine(x.to(torch.float64), far), "bfloat16": coarse(x, near),
+            "bits of a table's number": [bits(rope) for rope in (fine, coarse, impl.RoPE(8, 16))]}
 
 
 def test_state_dict(impl, draw):
@@ -179,6 +183,26 @@ def test_moves_with_the_module(impl, draw):
             "x is turned": turned}
 
 
+def test_tables_device(impl, draw):
+    """The tables are made on the device of the frequencies, which may be the meta device.
+
+    A model is often made on the meta device, as shapes without numbers, and filled later. Make the
+    positions on frequencies.device; where none are given, that is torch's default device.
+    """
+    given = impl.RoPE(8, 16, frequencies=torch.empty(4, device="meta"))
+    with torch.device("meta"):
+        own = impl.RoPE(8, 16)
+    return [sorted({table.device.type for table in rope.buffers()}) for rope in (given, own)]
+
+
+def test_head_dim(impl, draw):
+    """RoPE keeps its head_dim as an attribute of that name.
+
+    Attention reads rope.head_dim in chapter 09, to see whether it fits the heads.
+    """
+    return {f"RoPE({n}, 4)": impl.RoPE(n, 4).head_dim for n in (2, 8)}
+
+
 def test_out_of_range(impl, draw):
     """A position below 0, or of max_seq_len or more, raises a ValueError that names positions.
 
@@ -186,7 +210,7 @@ def test_out_of_range(impl, draw):
     torch's own IndexError comes late, on a GPU as a crash. Where positions are left out, the last
     row of x stands at seq − 1.
     """
-    rope, x = draw.fill(impl.RoPE(8, 16)), draw(3, 8)
+    rope, x = impl.RoPE(8, 16).to(draw.device), draw(3, 8)
     asked = {"position 16 of 16": 16, "position 99": 99, "position −1": -1}
     calls = {name: torch.tensor([3, at, 4], device=draw.device) for name, at in asked.items()}
     calls["19 rows, 16 positions"] = None
@@ -199,7 +223,7 @@ def test_wrong_width(impl, draw):
 
     Two features would be stretched over all pairs by broadcasting, without a word.
     """
-    rope = draw.fill(impl.RoPE(8, 16))
+    rope = impl.RoPE(8, 16).to(draw.device)
     return [raises(ValueError, lambda: rope(draw(3, 2)), names="x"),
             raises(ValueError, lambda: rope(draw(3, 16)), names="x")]
 
@@ -247,7 +271,7 @@ def test_one_layouts_weights_in_the_other(impl, draw):
     load without a word and give the scores of another model.
     """
     def scores(layout, *weights):
-        rope = draw.fill(impl.RoPE(4, 8, layout=layout))
+        rope = impl.RoPE(4, 8, layout=layout).to(draw.device)
         q, k = (rope((x @ w.T).reshape(6, 2, 4).transpose(0, 1)) for w in weights)
         return q @ k.transpose(1, 2)
 
@@ -280,6 +304,18 @@ def test_yarn_frequencies(impl, draw):
     old = {name: fresh_frequencies(draw, 64, float(name[5:].replace(",", ""))) for name in cases}
     return {name: impl.yarn_frequencies(*case)[0].to(draw.device) / old[name]
             for name, case in cases.items()}
+
+
+def test_yarn_ends(impl, draw):
+    """YaRN's start is at least 0, its end at most head_dim − 1, and end lies above start.
+
+    Where all pairs turn fast, start lies past the last of them; where all turn slowly, the two
+    limits meet at 0, and end is start + 0.001. The answer is new / old.
+    """
+    cases = {"all fast": (64, 4, 10**6, 10), "all slow": (8, 4, 6, 10_000.0),
+             "end past the last": (64, 4, 1741, 10)}
+    return {name: impl.yarn_frequencies(*case)[0].to(draw.device)
+            / fresh_frequencies(draw, case[0], case[3]) for name, case in cases.items()}
 
 
 def test_yarn_attention_scale(impl, draw):

@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import dtypes, points, raises, tolerance
+from grader import dtypes, points, raises, shares_memory, tolerance
 
 FORBIDDEN = {
     "torch.sigmoid", "torch.sigmoid_", "torch.Tensor.sigmoid", "torch.Tensor.sigmoid_",
@@ -25,11 +25,12 @@ def _shapes(module):
     return {name: str(tuple(p.shape)) for name, p in module.named_parameters()}
 
 
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "bfloat16", "float16", "float64")
 def test_sigmoid(impl, draw, dtype):
     """sigmoid is 1 / (1 + e^−x), in the dtype of x.
 
-    Compute in at least float32 (`_wide` does it) and cast the result back with .to(x.dtype).
+    Compute in at least float32 (`_wide` does it, and leaves float64 as it is) and cast the result
+    back with .to(x.dtype).
     """
     return impl.sigmoid(draw(4, 7, scale=3.0).to(dtype))
 
@@ -82,7 +83,7 @@ def test_sigmoid_keeps_small_values(impl, draw):
 
 
 @points(2)
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "bfloat16", "float16", "float64")
 def test_silu(impl, draw, dtype):
     """silu is x · σ(x), in the dtype of x.
 
@@ -105,21 +106,23 @@ def test_silu_far_out(impl, draw, dtype):
 
 
 @points(2)
-def test_gelu(impl, draw):
+@dtypes("float32", "float64")
+def test_gelu(impl, draw, dtype):
     """gelu is x · Φ(x) with the exact Φ, unless it is told otherwise.
 
     Φ(x) = ½ (1 + erf(x / √2)). The tanh form is up to 0.0005 off; that is wrong here.
     """
-    return impl.gelu(draw(4, 16, scale=1.5))
+    return impl.gelu(draw(4, 16, scale=1.5).to(dtype))
 
 
 @points(2)
-def test_gelu_tanh(impl, draw):
+@dtypes("float32", "float64")
+def test_gelu_tanh(impl, draw, dtype):
     """gelu with approximate="tanh" is ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
 
     Mind the bracket: √(2/π) multiplies both terms. The exact form is up to 0.0005 off.
     """
-    return impl.gelu(draw(4, 16, scale=1.5), approximate="tanh")
+    return impl.gelu(draw(4, 16, scale=1.5).to(dtype), approximate="tanh")
 
 
 @dtypes("float32", "bfloat16", "float16")
@@ -192,11 +195,13 @@ def test_dropout_mean(impl, draw):
 
 @points(2)
 def test_dropout_eval(impl, draw):
-    """In eval mode, Dropout gives x as it is.
+    """In eval mode, Dropout gives x itself, not a copy.
 
     model.eval() sets self.training to False on every module. Ask for it in forward.
     """
-    return 1 * impl.Dropout(0.5).eval()(draw(4, 6))
+    x = draw(4, 6)
+    y = impl.Dropout(0.5).eval()(x)
+    return {"numbers": 1 * y, "is x itself": shares_memory(x, y)}
 
 
 def test_dropout_each_number_alone(impl, draw):
@@ -252,10 +257,10 @@ def test_dropout_dtype(impl, draw, dtype):
 def test_dropout_bad_p(impl, draw):
     """A p outside [0, 1) raises a ValueError that names p, as the layer is made; 0 is allowed.
 
-    At p = 1 nothing would survive, and 1 / (1 − p) is a division by zero.
+    At p = 1 nothing would survive, and 1 / (1 − p) is a division by zero. NaN is not in [0, 1).
     """
     return {str(p): raises(ValueError, lambda: impl.Dropout(p), names="p")
-            for p in (0, -0.1, 1.0, 1.5)}
+            for p in (0, -0.1, 1.0, 1.5, float("nan"))}
 
 
 def test_mlp_parameters(impl, draw):
@@ -314,9 +319,9 @@ def test_mlp_unknown_activation(impl, draw):
 def test_swiglu_parameters(impl, draw):
     """SwiGLU has gate and up (d_model to d_ff) and down (d_ff to d_model), and no bias.
 
-    Three Linear layers, assigned to self under these names.
+    Three Linear layers, assigned to self under these names. A d_ff that is given is not rounded.
     """
-    return _shapes(impl.SwiGLU(6, 10))
+    return {f"d_ff = {d_ff}": _shapes(impl.SwiGLU(6, d_ff)) for d_ff in (10, 71)}
 
 
 @points(2)
@@ -372,6 +377,16 @@ def test_batch_ranks(impl, draw):
     layers = {"MLP": draw.fill(impl.MLP(6, 10, "relu")), "SwiGLU": draw.fill(impl.SwiGLU(6, 10))}
     return {f"{name}, x of shape {shape}": layer(draw(*shape))
             for name, layer in layers.items() for shape in ((6,), (5, 6), (2, 1, 3, 6))}
+
+
+def test_swapped_axes(impl, draw):
+    """x may be a batch whose axes were swapped, so that it is not contiguous.
+
+    Linear takes x as it is: nothing has to be flattened here.
+    """
+    x = draw(3, 2, 6).transpose(0, 1)
+    return {"MLP": draw.fill(impl.MLP(6, 10, "relu"))(x),
+            "SwiGLU": draw.fill(impl.SwiGLU(6, 10))(x)}
 
 
 def test_bad_sizes(impl, draw):

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import torch
 
-from grader import dtypes, points, raises, tolerance
+from grader import accepts, dtypes, points, raises, tolerance
 
 FORBIDDEN = {
     "torch.nn.functional.scaled_dot_product_attention",
@@ -59,14 +59,26 @@ def test_causal_mask_with_fewer_keys(impl, draw):
     return raises(ValueError, lambda: impl.causal_mask(4, 3), names="k_len")
 
 
+def test_causal_mask_device(impl, draw):
+    """causal_mask makes its mask on the device that it is given.
+
+    A mask on the CPU cannot hide scores on a GPU. torch.ones and its like take device=… . (Asked
+    with torch's "meta" device, which every machine has; without a device it is torch's default.)
+    """
+    return {"device='meta'": impl.causal_mask(3, 5, device="meta").device.type,
+            "no device": impl.causal_mask(3, 5).device.type}
+
+
 @points(3)
-def test_attention_weights(impl, draw):
+@dtypes("float32", "float64")
+def test_attention_weights(impl, draw, dtype):
     """attention_weights is softmax(q kᵀ / √head_dim), taken over the keys.
 
     Each row of q kᵀ belongs to a query and each column to a key, and each row of weights sums to
-    1. head_dim is the last axis of q: the features of one head, not of all of them.
+    1. head_dim is the last axis of q: the features of one head, not of all of them. "At least
+    float32" means that float64 stays float64 throughout: torch.promote_types gives the wider one.
     """
-    return impl.attention_weights(draw(2, 3, 4, 16), draw(2, 3, 6, 16))
+    return impl.attention_weights(draw(2, 3, 4, 16).to(dtype), draw(2, 3, 6, 16).to(dtype))
 
 
 @points(3)
@@ -116,7 +128,7 @@ def test_query_that_sees_nothing(impl, draw):
 
 
 @points(3)
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "float64", "bfloat16", "float16")
 def test_scaled_dot_product_attention(impl, draw, dtype):
     """scaled_dot_product_attention is attention_weights times v, in the dtype of q.
 
@@ -262,7 +274,7 @@ def test_module_gradients(impl, draw):
 def test_module_bad_options(impl, draw):
     """heads that do not divide d_model, a rope for another width or a dropout of 1 raise ValueErrors.
 
-    Ask in __init__, before any layer is made, and name the argument.
+    Ask in __init__, before any layer is made, and name the argument. A size of 1 is as good as any.
     """
     make = impl.MultiHeadAttention
     return {"heads=5": raises(ValueError, lambda: make(12, 5), names="heads"),
@@ -270,7 +282,9 @@ def test_module_bad_options(impl, draw):
             "d_model=0": raises(ValueError, lambda: make(0, 1), names="d_model"),
             "rope of d_model": raises(ValueError, lambda: make(12, 3, rope=_rope(impl, 12)),
                                       names="rope"),
-            "dropout=1": raises(ValueError, lambda: make(12, 3, dropout=1), names="dropout")}
+            "dropout=1": raises(ValueError, lambda: make(12, 3, dropout=1), names="dropout"),
+            "dropout=-0.1": raises(ValueError, lambda: make(12, 3, dropout=-0.1), names="dropout"),
+            "d_model=1, heads=1": accepts(lambda: make(1, 1))}
 
 
 def test_attention_flops(impl, draw):

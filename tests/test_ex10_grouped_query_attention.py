@@ -5,7 +5,7 @@ from importlib import import_module
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grader import dtypes, points, raises
+from grader import accepts, dtypes, points, raises
 
 FORBIDDEN = {
     "torch.nn.functional.scaled_dot_product_attention",
@@ -73,15 +73,17 @@ def test_repeat_kv_bad_groups(impl, draw):
 
 
 @points(3)
-def test_grouped_attention(impl, draw):
+@dtypes("float32", "float64")
+def test_grouped_attention(impl, draw, dtype):
     """grouped_attention is softmax(q kᵀ / √head_dim) v, where heads in a row share k and v.
 
     With 6 query heads and 2 key/value heads, queries 0, 1, 2 read head 0 and queries 3, 4, 5 read
     head 1: it has to agree with attention on repeat_kv(k, 3) and repeat_kv(v, 3). Put the heads of
-    a group back in the order in which they came.
+    a group back in the order in which they came. What came in float64 stays float64 throughout.
     """
-    q = draw(2, 6, 3, 4)
-    return {f"kv_heads = {n}": impl.grouped_attention(q, draw(2, n, 5, 4), draw(2, n, 5, 4))
+    q = draw(2, 6, 3, 4).to(dtype)
+    return {f"kv_heads = {n}": impl.grouped_attention(q, draw(2, n, 5, 4).to(dtype),
+                                                      draw(2, n, 5, 4).to(dtype))
             for n in (6, 2, 1)}
 
 
@@ -89,8 +91,8 @@ def test_grouped_attention(impl, draw):
 def test_grouped_attention_masks(impl, draw):
     """A mask of any shape that broadcasts to (batch, heads, q, k) hides the keys where it is False.
 
-    Heads of one group may have different masks. Have the scores in the shape
-    (batch, heads, q, k) when the mask meets them, before softmax.
+    Heads of one group may have different masks. Expand a mask to (batch, heads, q, k) and stack it
+    as you stack the queries, or unstack the scores before the mask meets them.
     """
     q, k, v = draw(2, 6, 3, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 4)
     return {f"mask {shape}": impl.grouped_attention(q, k, v, _mask(draw, *shape))
@@ -161,6 +163,16 @@ def test_window_mask_with_more_keys(impl, draw):
     """
     return {"2 of 7": impl.sliding_window_mask(2, 7, 3, draw.device),
             "1 of 4": impl.sliding_window_mask(1, 4, 2, draw.device)}
+
+
+def test_window_mask_device(impl, draw):
+    """sliding_window_mask makes its mask on the device that it is given.
+
+    A mask on the CPU cannot hide scores on a GPU. torch.arange takes device=… . (Asked with torch's
+    "meta" device, which every machine has; without a device it is torch's default.)
+    """
+    return {"device='meta'": impl.sliding_window_mask(3, 5, 2, device="meta").device.type,
+            "no device": impl.sliding_window_mask(3, 5, 2).device.type}
 
 
 def test_window_mask_bad_sizes(impl, draw):
@@ -315,10 +327,12 @@ def test_bad_sizes(impl, draw):
     """Sizes that do not fit raise a ValueError that names the argument, as the module is made.
 
     kv_heads must divide heads; heads must divide d_model where head_dim is left out; a window is at
-    least 1 and needs causal=True; a rope must be for this head_dim.
+    least 1 and needs causal=True; a rope must be for this head_dim. Sizes of 1 are taken.
     """
     make = impl.GroupedQueryAttention
-    return {"6 heads, 4 kv_heads": raises(ValueError, lambda: make(12, 6, 4), names="kv_heads"),
+    return {"all sizes 1": accepts(lambda: make(1, 1, 1, head_dim=1, window=1)),
+            "d_model 0": raises(ValueError, lambda: make(0, 2, 1, head_dim=4), names="d_model"),
+            "6 heads, 4 kv_heads": raises(ValueError, lambda: make(12, 6, 4), names="kv_heads"),
             "no kv_heads": raises(ValueError, lambda: make(12, 6, 0), names="kv_heads"),
             "5 heads in 12": raises(ValueError, lambda: make(12, 5, 5), names="heads"),
             "no heads": raises(ValueError, lambda: make(12, 0, 2), names="heads"),

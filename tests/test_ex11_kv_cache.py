@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import dtypes, points, raises, shares_memory
+from grader import accepts, dtypes, points, raises, shares_memory
 
 FORBIDDEN = {
     "torch.nn.MultiheadAttention", "torch.nn.functional.multi_head_attention_forward",
@@ -169,14 +169,27 @@ def test_reset(impl, draw):
 def test_bad_sizes(impl, draw):
     """A size below 1 raises a ValueError that names it, as the cache is made.
 
-    `_at_least_one(batch=batch, …)` names the first size that is too small.
+    `_at_least_one(batch=batch, …)` names the first size that is too small. Sizes of 1 are taken.
     """
     names = ["batch", "kv_heads", "capacity", "head_dim"]
     sizes = [[1 - (i == j) for j in range(4)] for i in range(4)]
     return {"KVCache": [raises(ValueError, lambda: impl.KVCache(*size), names=name)
                         for size, name in zip(sizes, names)],
             "RollingKVCache": [raises(ValueError, lambda: impl.RollingKVCache(*size), names=name)
-                               for size, name in zip(sizes, [*names[:2], "window", names[3]])]}
+                               for size, name in zip(sizes, [*names[:2], "window", names[3]])],
+            "all sizes 1": [accepts(lambda: kind(1, 1, 1, 1))
+                            for kind in (impl.KVCache, impl.RollingKVCache)]}
+
+
+def test_device(impl, draw):
+    """Both caches make their keys and values on the device that they are given.
+
+    A cache on the CPU cannot take in what a GPU computed. torch.zeros takes device=… . (Asked with
+    torch's "meta" device, which every machine has; without a device it is torch's default.)
+    """
+    return {f"{kind.__name__}, device={device}": [storage.device.type for cache in [kind(1, 2, 3, 4, device=device)]
+                                                  for storage in (cache.keys, cache.values)]
+            for kind in (impl.KVCache, impl.RollingKVCache) for device in ("meta", None)}
 
 
 @points(2)

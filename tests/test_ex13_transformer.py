@@ -103,11 +103,12 @@ def test_block_dropout(impl, draw):
     """A block's dropout falls on what its sublayers add to the stream.
 
     PreNormBlock and PostNormBlock take it as an argument. At 0.5, half of what attention adds and
-    half of what the MLP adds is lost; in eval mode nothing is.
+    half of what the MLP adds is lost; in eval mode nothing is. The MLP in a PreNormBlock has none.
     """
     block = draw.fill(impl.make_block(_config(impl, GPT2, dropout=0.5), 0, None))
     x = draw(4, 10, 8)
     return {"some of x passes unchanged": bool((block(x) == x).any()),
+            "the MLP alone, twice the same": bool((block.feed_forward(x) == block.feed_forward(x)).all()),
             "in eval mode": bool((block.eval()(x) == x).any())}
 
 
@@ -249,9 +250,9 @@ def test_layers_have_their_own_weights(impl, draw):
     make_rope once.
     """
     model = impl.Transformer(_config(impl, LLAMA, layers=3))
-    tables = {module.cos.data_ptr() for module in model.modules() if hasattr(module, "cos")}
+    ropes = [module for module in model.modules() if isinstance(module, impl.RoPE)]     # each once
     return {"parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "tables of cosines": len(tables)}
+            "RoPEs": len(ropes)}
 
 
 @points(2)
@@ -282,7 +283,7 @@ def test_gradients(impl, draw):
     for name, kind in (("GPT-2", GPT2), ("Qwen3", QWEN3)):
         model = _model(impl, draw, kind, layers=1)
         (model(ids) * pull).sum().backward()
-        said |= {f"{name}, grad of {n}": p.grad for n, p in model.named_parameters()
+        said |= {f"{name}, grad of {n}": p.grad for n, p in model.named_parameters(remove_duplicate=False)
                  if not n.endswith("k_proj.bias")}      # softmax cancels it: 0, but for rounding
     return said
 
@@ -293,14 +294,15 @@ def test_gradients(impl, draw):
 def test_make_caches(impl, draw):
     """make_caches gives each layer a cache of its own: rolling for a window, else of capacity.
 
-    (batch, kv_heads, capacity or window, head_dim), in the dtype that is asked for.
+    (batch, kv_heads, capacity or window, head_dim), in the dtype and on the device that are asked for.
     """
     config = _config(impl, QWEN3, layers=3, windows=(None, 3, None))
     caches = impl.make_caches(config, 5, 9, dtype=torch.bfloat16, device=draw.device)
     return {"kinds": [type(cache).__name__ for cache in caches],
             "shapes": [str(tuple(cache.keys.shape)) for cache in caches],
             "dtypes": [str(cache.keys.dtype) for cache in caches],
-            "different": len({id(cache) for cache in caches})}
+            "different": len({id(cache) for cache in caches}),
+            "device": [cache.keys.device.type for cache in impl.make_caches(config, 1, 2, device="meta")]}
 
 
 @points(3)
@@ -388,6 +390,22 @@ def test_encoder_decoder_parameters(impl, draw):
         model = impl.EncoderDecoder(_config(impl, SINUSOIDAL, tie_embeddings=tied))
         said[f"tied={tied}"] = _shapes(model)
         said[f"tied={tied}, parameters"] = sum(p.numel() for p in model.parameters())
+    return said
+
+
+@tolerance(0.06)
+def test_encoder_decoder_start(impl, draw):
+    """The three matrices of EncoderDecoder start with σ = 1/√d_model, tied or not.
+
+    Then embeddings times √d_model are near 1, as large as the sines and cosines that are added. The
+    answers are the spreads, times √d_model.
+    """
+    said = {}
+    for tied in (True, False):
+        model = impl.EncoderDecoder(_config(impl, SINUSOIDAL, tie_embeddings=tied, vocab_size=90, d_model=64,
+                                            head_dim=None))
+        for name in ("source_embedding", "target_embedding", "unembedding"):
+            said[f"{name}, tied={tied}"] = 8 * getattr(model, name).weight.detach().std()
     return said
 
 

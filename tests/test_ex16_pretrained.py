@@ -146,16 +146,39 @@ def test_rope_of_older_files(impl, draw):
             "nothing": _rope(impl.rope_of({}))}
 
 
+@points(2)
+def test_rope_of_mixed_files(impl, draw):
+    """Where a file says a thing twice, rope_of takes the one that its docstring names.
+
+    rope_scaling before rope_parameters; original_max_position_embeddings of the file before the one
+    inside, for llama3 and yarn alone; a null is as good as nothing.
+    """
+    linear, default = {"rope_type": "linear", "factor": 2.0}, {"rope_type": "default", "rope_theta": 500.0}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 500.0}
+    trained = {"original_max_position_embeddings": 8}
+    return {"both": _rope(impl.rope_of({"rope_parameters": default, "rope_scaling": linear})),
+            "one is null": _rope(impl.rope_of({"rope_parameters": yarn, "rope_scaling": None})),
+            "trained beside": _rope(impl.rope_of({"rope_parameters": yarn, **trained})),
+            "trained twice": _rope(impl.rope_of({"rope_parameters": {
+                **yarn, "original_max_position_embeddings": 16}, **trained})),
+            "trained, but linear": _rope(impl.rope_of({"rope_parameters": linear, **trained})),
+            "nulls": _rope(impl.rope_of({"rope_theta": None, "rope_scaling": {
+                "rope_type": None, "type": "linear", "factor": 2.0, "rope_theta": None}}))}
+
+
 def test_windows_of(impl, draw):
     """windows_of gives a window to the layers that slide, and only where use_sliding_window is true.
 
-    layer_types decides where it is there. Without it, the layers from max_window_layers on slide.
+    layer_types decides where it is there. Without it, the layers from max_window_layers on slide,
+    28 where the file does not say. layer_types is looked at even where no window is used.
     """
     base = {"num_hidden_layers": 4, "sliding_window": 5, "max_window_layers": 1}
     types = ["sliding_attention", "full_attention"] * 2
     return {"not used": str(impl.windows_of({**base, "use_sliding_window": False})),
             "not spoken of": str(impl.windows_of(base)),
             "from layer 1 on": str(impl.windows_of({**base, "use_sliding_window": True})),
+            "little said": str(impl.windows_of({"num_hidden_layers": 30, "use_sliding_window": True})),
+            "null": str(impl.windows_of({**base, "use_sliding_window": True, "sliding_window": None})),
             "by type": str(impl.windows_of({**base, "use_sliding_window": True, "layer_types": types})),
             "unknown type": raises(ValueError, lambda: impl.windows_of(
                 {**base, "layer_types": ["chunked_attention"] * 4}), names="layer_types"),
@@ -211,8 +234,8 @@ def test_config_of_qwen3(impl, draw):
 def test_config_refused(impl, draw):
     """What the model cannot be is a ValueError that names the key: an unknown model_type, and more.
 
-    Ask for model_type first. A key that must be there and is not is named, too, and so is each key
-    of MUST_BE whose value is another one.
+    Ask for model_type first. A key that must be there and is not is named, too, one that is null
+    though a missing one would have a default, and each key of MUST_BE whose value is another one.
     """
     lost = {key: value for key, value in LLAMA.items() if key != "intermediate_size"}
     return {"model_type": raises(ValueError, lambda: impl.config_from_hf({**LLAMA, "model_type": "mamba"}),
@@ -222,6 +245,8 @@ def test_config_refused(impl, draw):
                                        names="intermediate_size"),
             "activation": raises(ValueError, lambda: impl.config_from_hf(
                 {**GPT2, "activation_function": "swish"}), names="activation_function"),
+            "null": raises(ValueError, lambda: impl.config_from_hf({**LLAMA, "rms_norm_eps": None}),
+                           names="rms_norm_eps"),
             "mlp_bias": raises(ValueError, lambda: impl.config_from_hf({**LLAMA, "mlp_bias": True}),
                                names="mlp_bias"),
             "scale": raises(ValueError, lambda: impl.config_from_hf({**GPT2, "scale_attn_weights": False}),
@@ -238,6 +263,30 @@ def test_rename(impl, draw):
     """
     state = {name: draw(2) for name in ("h.0.mlp.c_fc.weight", "path.h.1.mlp", "other.0", "x.h")}
     return impl.rename(state, {"h": "blocks", "mlp.c_fc": "up"})
+
+
+def test_rename_reads_a_name_once(impl, draw):
+    """rename reads each name once: the longest key counts, and what it became is not looked up again.
+
+    Go through the parts from left to right. One replacement after another over the whole name would
+    send a to b and then on to c, and would miss the second of two equal parts in a row.
+    """
+    state = {name: draw(2) for name in ("a.b.weight", "attn.q.weight", "x.attn.weight", "h.h.weight")}
+    return impl.rename(state, {"a": "b", "b": "c", "attn": "attention", "attn.q": "q_proj", "h": "blocks"})
+
+
+def test_convert_copies_nothing(impl, draw):
+    """The converters copy no number: what they give lies where the given tensors lie.
+
+    A transposed matrix and a third of one are views. A copy would need the memory a second time.
+    """
+    said = {}
+    for kind, shapes in (("gpt2", _gpt2_shapes()), ("llama", _llama_shapes()), ("qwen3", _llama_shapes(QWEN3))):
+        state = _state(draw, shapes)
+        given = {tensor.untyped_storage().data_ptr() for tensor in state.values()}
+        converted = getattr(impl, f"convert_{kind}")(state)
+        said[kind] = all(tensor.untyped_storage().data_ptr() in given for tensor in converted.values())
+    return said
 
 
 @points(2)
@@ -329,12 +378,13 @@ def test_read_shards_that_disagree(impl, draw):
     one, two = {"first": draw(3)}, {"second": draw(2)}
     right = {"first": "one.safetensors", "second": "two.safetensors"}
     found = {}
-    for case, index in {"shard lost": {**right, "third": "three.safetensors"},
-                        "only in the index": {**right, "third": "two.safetensors"},
-                        "only in a shard": {"first": "one.safetensors", "x": "two.safetensors"},
-                        "in another shard": {**right, "second": "one.safetensors"}}.items():
+    for case, index, name in (
+            ("shard lost", {**right, "third": "three.safetensors"}, "three.safetensors"),
+            ("only in the index", {**right, "third": "two.safetensors"}, "third"),
+            ("only in a shard", {"first": "one.safetensors", "x": "two.safetensors"}, "second"),
+            ("in another shard", {**right, "second": "one.safetensors"}, "second")):
         with _folder(index=index, one=one, two=two) as folder:
-            found[case] = _said(lambda: impl.read_tensors(folder), "second", "third", "three.safetensors")
+            found[case] = _said(lambda: impl.read_tensors(folder), name)
     return found
 
 
@@ -351,7 +401,7 @@ def test_read_damaged_files(impl, draw):
             file.write_bytes(whole[:cut])
             found[f"cut at {cut}"] = _said(lambda: impl.read_tensors(folder), "model.safetensors")
         file.rename(folder / "pytorch_model.bin")
-        found["no safetensors"] = _said(lambda: impl.read_tensors(folder), "model.safetensors", folder.name)
+        found["no safetensors"] = _said(lambda: impl.read_tensors(folder), folder.name)
         return found
 
 
@@ -395,17 +445,35 @@ def test_build_model_ties(impl, draw):
 def test_build_model_lists_all_that_is_wrong(impl, draw):
     """One ValueError names every tensor that is missing, unknown or of the wrong shape.
 
-    Collect all problems in a list before you raise. For a wrong shape say both shapes.
+    Collect all problems in a list before you raise. For a wrong shape say both shapes. Whole numbers
+    are no weights either: without their scales they mean nothing.
     """
     config, tensors = _ours(impl, draw)
     del tensors["norm.weight"], tensors["blocks.1.attention.q_proj.weight"]
     tensors |= {"blocks.2.norm1.weight": draw(8), "score.weight": draw(3, 8),
                 "blocks.0.feed_forward.up.weight": draw(12, 9), "embedding.weight": draw(10, 8)}
     alone = dict(_ours(impl, draw)[1], extra=draw(2))
+    whole = dict(_ours(impl, draw)[1], **{"norm.weight": draw.ints(3, 8).to(torch.int8)})
     return {"many": _said(lambda: impl.build_model(config, tensors), "norm.weight", "score.weight",
                           "blocks.1.attention.q_proj.weight", "blocks.2.norm1.weight",
-                          "blocks.0.feed_forward.up.weight", "(12, 9)", "(12, 8)", "embedding.weight"),
-            "one too many": _said(lambda: impl.build_model(config, alone), "extra")}
+                          "blocks.0.feed_forward.up.weight", "12, 9", "12, 8", "embedding.weight"),
+            "one too many": _said(lambda: impl.build_model(config, alone), "extra"),
+            "whole numbers": _said(lambda: impl.build_model(config, whole), "norm.weight"),
+            "whole numbers, cast": _said(lambda: impl.build_model(config, whole, dtype=torch.float32),
+                                         "norm.weight")}
+
+
+def test_build_model_of_several_dtypes(impl, draw):
+    """Tensors of several dtypes need a dtype; left out, it is a ValueError that names it.
+
+    A matrix in float16 cannot be multiplied with a stream in bfloat16: such a model would load, and
+    fail at its first token.
+    """
+    config, tensors = _ours(impl, draw)
+    tensors["norm.weight"] = tensors["norm.weight"].to(torch.bfloat16)
+    cast = impl.build_model(config, tensors, dtype=torch.float32, device=draw.device)
+    return {"left out": raises(ValueError, lambda: impl.build_model(config, tensors), names="dtype"),
+            "given": sorted({str(p.dtype) for p in cast.parameters()}), "norm": cast.norm.weight}
 
 
 @points(2)
@@ -465,7 +533,7 @@ def test_load_pretrained_refuses(impl, draw):
     with _folder(LLAMA, model={**state, "extra.weight": draw(2)}) as folder:
         found["extra"] = _said(lambda: impl.load_pretrained(folder), "extra.weight", folder.name)
         (folder / "config.json").write_text(json.dumps({**LLAMA, "model_type": "mamba"}))
-        found["unknown"] = _said(lambda: impl.load_pretrained(folder), "mamba", folder.name)
+        found["unknown"] = _said(lambda: impl.load_pretrained(folder), "model_type", folder.name)
         (folder / "config.json").write_text("{")
         found["config cut"] = _said(lambda: impl.load_pretrained(folder), "config.json")
         (folder / "config.json").unlink()

@@ -18,7 +18,7 @@ import torch
 from grader import chapters
 from grader.chapters import ROOT
 from grader.engine import Grader
-from grader.submission import edits
+from grader.mistakes import edits
 
 REPEATS = 5
 

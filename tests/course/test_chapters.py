@@ -10,7 +10,8 @@ import torch
 from grader import chapters, checks, report
 from grader.engine import TIMEOUT, Grader
 from grader.key import Key
-from grader.submission import Setting, edits, scan_request
+from grader.mistakes import edits
+from grader.submission import Setting, scan_request
 from grader.worker import Room
 
 SEEDS = range(5)
@@ -47,16 +48,16 @@ def test_every_mistake_is_caught_and_named(chapter):
     """
     with Grader() as grader:
         everything, visible = grader.checks(chapter, hidden=True), grader.checks(chapter)
-        for suspect in grader.suspects(chapter):
+        for suspect in grader.mistakes.suspects(chapter):
             broken = [verdict for check in everything if
                       (verdict := grader.verdict(suspect.submission, check, everything)).word != "passed"]
             for verdict in broken:
-                assert verdict.word in ("wrong", "error"), (suspect.words, verdict)
-                assert verdict.mistake == suspect.words, report.failure(verdict, grader.setting)
+                assert verdict.word in ("wrong", "error"), (suspect.edit.words, verdict)
+                assert verdict.mistake == suspect.edit.words, report.failure(verdict, grader.setting)
             seen = next((verdict.check for verdict in broken if not verdict.check.hidden), None)
-            assert seen, f"no visible check catches: {suspect.words}"
+            assert seen, f"no visible check catches: {suspect.edit.words}"
             shown = grader.verdict(suspect.submission, seen, visible)
-            assert shown.mistake == suspect.words, "without the hidden checks another is named"
+            assert shown.mistake == suspect.edit.words, "without the hidden checks another is named"
 
 
 @EVERY_CHAPTER

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from solutions.ex13_transformer import ModelConfig, Transformer, make_caches
+from solutions.ex13_transformer import ModelConfig, Transformer, make_caches, use_torch_kernels
 
 SEQ, LENGTHS = 24, (24, 17, 9)
 BASE = ModelConfig(vocab_size=50, d_model=32, layers=3, heads=4, kv_heads=2, head_dim=12, d_ff=48,
@@ -24,8 +24,10 @@ CONFIGS = {
     "QK-norm": replace(BASE, qk_norm=True, windows=(None, 6, None)),
     "learned positions": replace(BASE, positions="learned", norm="layer", feed_forward="mlp",
                                  activation="gelu_tanh", windows=(None, 6, None)),
-    "fused": replace(BASE, fused=True, windows=(None, 6, None)),
 }
+CASES = {name: (config, False) for name, config in CONFIGS.items()} | {
+    f"{name}, on torch's kernels": (CONFIGS[name], True) for name in ("QK-norm", "learned positions")}
+EVERY_CASE = pytest.mark.parametrize("config, kernels", CASES.values(), ids=CASES)
 CUTS = {
     "prefill, then one by one": (10,) + (1,) * 14,
     "one by one from the start": (1,) * 24,
@@ -35,9 +37,10 @@ CUTS = {
 }
 
 
-def a_model(config, dtype=torch.float32):
+def a_model(config, dtype=torch.float32, kernels=False):
     torch.manual_seed(0)
-    return Transformer(config).to(dtype).eval()
+    model = Transformer(config).to(dtype).eval()
+    return use_torch_kernels(model) if kernels else model
 
 
 def close(logits, model, ids):
@@ -53,9 +56,9 @@ def close(logits, model, ids):
 @torch.no_grad()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("cuts", CUTS.values(), ids=CUTS)
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_a_padded_batch_in_chunks_equals_each_row_alone(config, cuts, dtype):
-    model = a_model(config, dtype)
+@EVERY_CASE
+def test_a_padded_batch_in_chunks_equals_each_row_alone(config, cuts, dtype, kernels):
+    model = a_model(config, dtype, kernels)
     ids = torch.randint(50, (len(LENGTHS), SEQ), generator=torch.Generator().manual_seed(1))
     padding = SEQ - torch.tensor(LENGTHS)
     positions = (torch.arange(SEQ) - padding[:, None]).clamp(min=0)
@@ -73,9 +76,9 @@ def test_a_padded_batch_in_chunks_equals_each_row_alone(config, cuts, dtype):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_a_padded_batch_without_a_cache_equals_each_row_alone(config):
-    model = a_model(config)
+@EVERY_CASE
+def test_a_padded_batch_without_a_cache_equals_each_row_alone(config, kernels):
+    model = a_model(config, kernels=kernels)
     ids = torch.randint(50, (len(LENGTHS), SEQ), generator=torch.Generator().manual_seed(1))
     padding = SEQ - torch.tensor(LENGTHS)
     logits = model(ids, mask=(torch.arange(SEQ) >= padding[:, None])[:, None, None],

@@ -53,7 +53,7 @@ def test_every_forbidden_name_exists():
 
 
 def _grade(tmp_path, forward: str) -> dict[str, str]:
-    source = LINEAR.solution.read_text("utf-8").replace("y = _times_transposed(x, weight)", forward)
+    source = LINEAR.solution.read_text("utf-8").replace("y = x @ self.weight.T", forward)
     (tmp_path / "ex03_linear.py").write_text(source, "utf-8")
     with Grader() as grader:
         return {v.check.name: (v.word, " ".join(v.facts)) for v in grader.grade(LINEAR, tmp_path)}
@@ -94,7 +94,7 @@ def test_methods_are_seen_and_torch_itself_may_call_them():
 def test_a_use_at_import_is_seen(tmp_path):
     """Called or only kept: a function fetched before any check runs is watched as well."""
     source = LINEAR.solution.read_text("utf-8")
-    kept = source.replace("y = _times_transposed(x, weight)", "y = KEPT(x, weight)")
+    kept = source.replace("y = x @ self.weight.T", "y = KEPT(x, self.weight)")
     assert kept != source
     kept += '\n\nKEPT = getattr(nn.functional, "lin" + "ear")\n'
     for text in (kept, source + '\n\ngetattr(nn.functional, "lin" + "ear")(torch.ones(1), torch.ones(1, 1))\n'):

@@ -21,9 +21,9 @@ from tests.course.stubs import fresh
 LINEAR = chapters.find("linear")
 SOLUTION = LINEAR.solution.read_text("utf-8")
 THREE_MISTAKES = (SOLUTION
-                  .replace("y = _times_transposed(x, weight)", "y = x @ self.weight.reshape(x.shape[-1], -1)")
+                  .replace("y = x @ self.weight.T", "y = x @ self.weight.reshape(x.shape[-1], -1)")
                   .replace("return 2 * batch", "return batch")
-                  .replace('"... out_features -> out_features", "sum"', '"... out_features -> out_features", "mean"'))
+                  .replace('"... d_out -> d_out", "sum"', '"... d_out -> d_out", "mean"'))
 
 
 @pytest.fixture

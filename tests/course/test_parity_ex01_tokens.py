@@ -1,16 +1,20 @@
 """Chapter 01 against tiktoken, tokenizers, and a trainer written straight from the definition."""
 
+import json
 import random
 import unicodedata
 from collections import Counter
 from pydoc_data.topics import topics
+from time import process_time
 
 import pytest
 import regex
 import tiktoken
-from tokenizers import AddedToken, models, pre_tokenizers
+from tokenizers import AddedToken, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as RustTokenizer
 
+from grader import chapters
+from grader.engine import Grader
 from solutions import ex01_tokens
 
 # As OpenAI wrote it for GPT-2 (encoder.py, 2019).
@@ -132,8 +136,8 @@ def naive_train(text, size):
     while len(merges) < size:
         counts = Counter()
         for word, n in words.items():
-            for pair in set(zip(word, word[1:])):
-                counts[pair] += n * (len(word) - len(join(word, pair)))
+            for pair in zip(word, word[1:]):
+                counts[pair] += n
         if not counts:
             break
         merges.append(max(counts, key=lambda pair: (counts[pair], pair)))
@@ -168,6 +172,135 @@ def test_merges_of_documentation():
     vocab, merges = ex01_tokens.train_bpe(text, 256 + 150, ["<|end|>"])
     assert merges == naive_train(text, 149)
     assert len(set(vocab.values())) == len(vocab) == 406
+
+
+def rust_merges(text, vocab_size):
+    """The merges that tokenizers' own trainer learns from a text, as pairs of bytes."""
+    tokenizer = RustTokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator([text], trainers.BpeTrainer(
+        vocab_size=vocab_size, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    byte = {letter: b for b, letter in byte_letters().items()}
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    return [tuple(bytes(byte[letter] for letter in token) for token in pair) for pair in merges]
+
+
+def step_by_step(text, merges):
+    """Before each of the merges: how often each pair stands in the text, by count_pairs."""
+    words = [([bytes([b]) for b in word], n) for word, n in Counter(ex01_tokens.pretokenize(text)).items()]
+    for pair in [*merges, None]:
+        counts = Counter()
+        for tokens, n in words:
+            for found, times in ex01_tokens.count_pairs(tokens).items():
+                counts[found] += n * times
+        yield counts
+        if pair:
+            words = [(ex01_tokens.merge_pair(tokens, pair), n) for tokens, n in words]
+
+
+def runs(seed):
+    """Words with many runs of a letter, where overlapping pairs decide what comes first."""
+    rng = random.Random(seed)
+    words = ["".join(rng.choice("abc") * rng.randint(1, 7) for _ in range(rng.randint(1, 4))) for _ in range(30)]
+    return " ".join(word for word in words for _ in range(rng.randint(1, 40)))
+
+
+TRAINED_ON = {"documentation": DOCS[:40_000], **TEXTS, **{f"runs {seed}": runs(seed) for seed in range(12)}}
+
+
+@pytest.mark.parametrize("name", TRAINED_ON)
+def test_training_is_tokenizers_up_to_ties(name):
+    """Each merge that either of the two trainers chooses is a most frequent pair, by our counts.
+
+    They differ only in which of several equally frequent pairs comes first; so up to the first
+    tie, the merges are the same.
+    """
+    text = TRAINED_ON[name]
+    theirs = rust_merges(text, 256 + 120)
+    ours = ex01_tokens.train_bpe(text, 256 + 120)[1]
+    for merges in (theirs, ours):
+        steps = list(step_by_step(text, merges))
+        for pair, counts in zip(merges, steps):
+            assert counts[pair] == max(counts.values()), (pair, counts.most_common(3))
+        assert len(merges) == 120 or not steps[-1], "it ends while pairs are left"
+    for mine, other, counts in zip(ours, theirs, steps):
+        if [*counts.values()].count(max(counts.values())) > 1:
+            break
+        assert mine == other
+
+
+def test_training_is_tokenizers_where_nothing_ties():
+    """Texts in which no two pairs are equally frequent give the same merges, all of them."""
+    same = 0
+    for seed in range(300):
+        text = runs(seed)
+        ours = ex01_tokens.train_bpe(text, 256 + 20)[1]
+        steps = [[*counts.values()] for counts in step_by_step(text, ours)][:len(ours)]
+        if not any(counts.count(max(counts)) > 1 for counts in steps):
+            assert ours == rust_merges(text, 256 + 20)
+            same += 1
+    assert same > 20
+
+
+def test_a_fault_at_the_end_breaks_the_check_of_the_end(tmp_path):
+    """Going on when no pair is left fails no check that asks for something else."""
+    chapter = chapters.find("tokens")
+    source = chapter.solution.read_text("utf-8")
+    dropped = "                if not counts[pair]:\n                    del counts[pair]\n"
+    assert dropped in source
+    (tmp_path / chapter.solution.name).write_text(source.replace(dropped, ""), "utf-8")
+    with Grader() as grader:
+        failed = {verdict.check.name for verdict in grader.grade(chapter, tmp_path, hidden=True)
+                  if verdict.word != "passed"}
+    assert failed == {"test_train_runs_out"}
+
+
+COUNTED_ANEW = """
+    words = [[bytes([b]) for b in word] for word in pretokenize(text, special_tokens) if word not in special]
+    merges = []
+    while len(merges) < room:
+        counts = Counter(pair for tokens in words for pair in pairwise(tokens))
+        if not counts:
+            break
+        merges.append(max(counts, key=lambda pair: (counts[pair], pair)))
+        words = [merge_pair(tokens, merges[-1]) for tokens in words]
+"""
+COUNTED_APART = """
+    words = [[bytes([b]) for b in word] for word in pretokenize(text, special_tokens) if word not in special]
+    counts, where, merges = Counter(), defaultdict(set), []
+    for i in range(len(words)):
+        for pair in pairwise(words[i]):
+            counts[pair] += 1
+            where[pair].add(i)
+    while len(merges) < room:
+        best = max(counts, key=lambda pair: (counts[pair], pair), default=None)
+        if not counts[best]:
+            break
+        merges.append(best)
+        for i in where.pop(best):
+            counts.subtract(pairwise(words[i]))
+            words[i] = merge_pair(words[i], best)
+            for pair in pairwise(words[i]):
+                counts[pair] += 1
+                where[pair].add(i)
+"""
+
+
+@pytest.mark.parametrize("loop, failed", [
+    (COUNTED_ANEW, {"test_train_counts_kept": "wrong"}),
+    (COUNTED_APART, {}),
+], ids=["every word again", "a word for each time it stands in the text"])
+def test_kept_counts_are_seen_however_they_are_written(tmp_path, loop, failed):
+    """Neither trainer calls count_pairs. The first counts anew for each merge; the second is right."""
+    chapter = chapters.find("tokens")
+    source = chapter.solution.read_text("utf-8")
+    head, rest = source.split("    frequency = Counter(pretokenize(text, special_tokens))\n")
+    tail = rest[rest.index("\n    tokens = [bytes([b]) for b in range(256)]"):]
+    (tmp_path / chapter.solution.name).write_text(head + loop + tail, "utf-8")
+    with Grader() as grader:
+        assert {verdict.check.name: verdict.word for verdict in grader.grade(chapter, tmp_path, hidden=True)
+                if verdict.word != "passed"} == failed
 
 
 def streams(text, rng):
@@ -214,6 +347,23 @@ def test_stream_without_a_safe_cut(ours):
     text = "12345,6789" * 100_000
     pieces = (text[i:i + 10] for i in range(0, len(text), 10))
     assert list(ours.encode_iterable(pieces)) == ours.encode(text)
+
+
+@pytest.mark.parametrize("text", ["".join(DOCS.split()), "a" * len(DOCS), "東京" * len(DOCS)],
+                         ids=["documentation", "one letter", "two characters"])
+def test_encode_without_a_space(text, trained, tiktokens):
+    """Four times the letters take about four times as long, and none of it is remembered."""
+    ours = ex01_tokens.Tokenizer(*trained, SPECIAL)
+    seconds = []
+    for n in (25_000, 100_000):
+        start = process_time()
+        ids = ours.encode(text[:n])
+        seconds.append(process_time() - start)
+    assert [ours.vocab[id] for id in ids] == tiktokens(text[:100_000])
+    assert seconds[1] < 10 * seconds[0], "quadratic time would be 16 times as long"
+    kept = ours._cached.cache_info().currsize
+    ours.encode("x" * 10_000)
+    assert ours._cached.cache_info().currsize == kept
 
 
 def test_stream_holds_little(ours):

@@ -59,21 +59,21 @@ def test_train_text(impl, draw):
 def test_train_ties_of_tokens(impl, draw):
     """A tie compares the pair's left tokens first, and not the two tokens joined."""
     text = "ab\n\n" * 3 + "abc\n\n" * 3 + "abz\n\n" * 3 + "az\n\n" * 3 + "éz é\n\n" * 3
-    return numbered(impl.train_bpe(text, 270)[1])
+    return numbered(impl.train_bpe(text, 256 + 8)[1])
 
 
 @devices("cpu")
 def test_train_long_runs(impl, draw):
-    """Runs of one letter, of odd and even length, are counted and merged without overlap."""
+    """Runs of one letter, of odd and even length, are counted at every position, merged from the left."""
     words = ["a" * 7] * 2 + ["a" * 4] * 3 + ["xaaab"] * 3 + ["bc"] * 12
-    return numbered(impl.train_bpe("\n\n".join(words), 256 + 8)[1])
+    return numbered(impl.train_bpe("\n\n".join(words), 256 + 7)[1])
 
 
 @devices("cpu")
 def test_train_special_apart(impl, draw):
     """No merge spans a special token, and several special tokens keep their order in vocab."""
     text = "ab<|b|>ab<|a|>cd<|b|>cd<|a|> ab<|b|>" * 3
-    vocab, merges = impl.train_bpe(text, 256 + 2 + 5, ["<|b|>", "<|a|>"])
+    vocab, merges = impl.train_bpe(text, 256 + 2 + 3, ["<|b|>", "<|a|>"])
     return {**numbered(merges), "last": [vocab[max(vocab) - 1], vocab[max(vocab)]]}
 
 

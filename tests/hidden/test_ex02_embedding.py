@@ -8,8 +8,19 @@ from grader import dtypes, points, raises, shares_memory
 
 
 def test_non_contiguous_ids(impl, draw):
-    """Ids whose rows are not contiguous in memory give the same vectors."""
-    return draw.fill(impl.Embedding(11, 6))(draw.ints(11, 5, 2).T)
+    """Ids and gradients whose axes were swapped, so not contiguous in memory, count alike."""
+    ids = draw.ints(11, 3, 5, 2).transpose(0, 2)
+    return {"vectors": draw.fill(impl.Embedding(11, 6))(ids),
+            "grad of weight": impl.embedding_backward(ids, draw(3, 5, 2, 6).transpose(0, 2), 11)}
+
+
+def test_unembedding_non_contiguous(impl, draw):
+    """Unembedding takes an x whose batch axes were swapped, forward and backward."""
+    layer = draw.fill(impl.Unembedding(6, 11))
+    x = draw(3, 2, 6).transpose(0, 1).requires_grad_()
+    scores = layer(x)
+    (scores * draw(2, 3, 11)).sum().backward()
+    return {"scores": scores, "grad of x": x.grad, "grad of weight": layer.weight.grad}
 
 
 def test_extreme_ids(impl, draw):
@@ -99,8 +110,14 @@ def test_state_dict(impl, draw):
 
 
 def test_bad_sizes(impl, draw):
-    """A size below 1 raises a ValueError that names it."""
-    return [raises(ValueError, lambda: impl.Embedding(0, 4), names="num_embeddings"),
+    """A negative size raises a ValueError that names it."""
+    return [raises(ValueError, lambda: impl.Embedding(-1, 4), names="num_embeddings"),
             raises(ValueError, lambda: impl.Embedding(4, -1), names="embedding_dim"),
-            raises(ValueError, lambda: impl.Unembedding(0, 4), names="d_model"),
-            raises(ValueError, lambda: impl.Unembedding(4, 0), names="vocab")]
+            raises(ValueError, lambda: impl.Unembedding(-2, 4), names="d_model"),
+            raises(ValueError, lambda: impl.Unembedding(4, -1), names="vocab")]
+
+
+def test_sizes_of_one(impl, draw):
+    """An unembedding of one feature, one token, or both, scores as any other does."""
+    sizes = [(1, 1), (1, 7), (7, 1)]
+    return [draw.fill(impl.Unembedding(*size, bias=True))(draw(2, size[0])) for size in sizes]

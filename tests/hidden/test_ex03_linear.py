@@ -19,9 +19,11 @@ def test_empty_batch(impl, draw):
 
 @points(2)
 def test_non_contiguous(impl, draw):
-    """A transposed input, whose rows are not contiguous in memory, gives the same numbers."""
+    """Inputs whose features, or whose batch axes, lie in memory in another order."""
     layer = draw.fill(impl.Linear(6, 4))
-    return layer(draw(6, 5).T)
+    return {"features": layer(draw(6, 5).T),
+            "batch and features": layer(draw(6, 3, 2).permute(2, 1, 0)),
+            "one row, expanded": layer(draw(6).expand(2, 3, 6))}
 
 
 @tolerance(0.03)

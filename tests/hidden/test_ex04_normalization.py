@@ -1,19 +1,19 @@
 """Chapter 04 on other shapes, dtypes and extremes."""
 
-from grader import dtypes, points, raises
+from grader import accepts, dtypes, points, raises
 
 
-def both(impl, d_model, *arguments):
-    """A LayerNorm and an RMSNorm of one size, by name."""
-    return {"LayerNorm": impl.LayerNorm(d_model, *arguments),
-            "RMSNorm": impl.RMSNorm(d_model, *arguments)}
+def both(impl, draw, d_model, *arguments):
+    """A LayerNorm and an RMSNorm of one size on the device of the check, by name."""
+    return {"LayerNorm": impl.LayerNorm(d_model, *arguments).to(draw.device),
+            "RMSNorm": impl.RMSNorm(d_model, *arguments).to(draw.device)}
 
 
 @dtypes("float32", "float64")
 def test_one_feature(impl, draw, dtype):
     """One feature is its own mean: LayerNorm leaves the bias, RMSNorm the sign and the weight."""
     x = draw(5, 1).to(dtype)
-    return {name: draw.fill(norm).to(dtype)(x) for name, norm in both(impl, 1).items()}
+    return {name: draw.fill(norm).to(dtype)(x) for name, norm in both(impl, draw, 1).items()}
 
 
 @points(2)
@@ -22,7 +22,7 @@ def test_constant_and_zero_rows(impl, draw):
     x = draw(3, 8) * 0
     x[1], x[2] = 3, -3
     answers = {}
-    for name, norm in both(impl, 8).items():
+    for name, norm in both(impl, draw, 8).items():
         mine = x.clone().requires_grad_()
         y = draw.fill(norm)(mine)
         (y * draw(3, 8)).sum().backward()
@@ -32,25 +32,26 @@ def test_constant_and_zero_rows(impl, draw):
 
 def test_empty_batch(impl, draw):
     """An empty batch gives an empty result of the right shape."""
-    return {name: norm(draw(0, 6)) for name, norm in both(impl, 6).items()}
+    return {name: norm(draw(0, 6)) for name, norm in both(impl, draw, 6).items()}
 
 
 @points(2)
 def test_non_contiguous(impl, draw):
     """A transposed input, whose features do not lie side by side, gives the same numbers."""
-    return {name: draw.fill(norm)(draw(6, 5).T) for name, norm in both(impl, 6).items()}
+    return {name: [draw.fill(norm)(draw(6, 5).T), draw.fill(norm)(draw(6, 3, 2).transpose(0, 2))]
+            for name, norm in both(impl, draw, 6).items()}
 
 
 @dtypes("float16")
 def test_tiny_values(impl, draw, dtype):
     """Features near 0.0001, whose squares vanish in float16, still come out in scale."""
     x = draw(2, 64, scale=1e-4).to(dtype)
-    return {name: norm.to(dtype)(x) for name, norm in both(impl, 64, 1e-9).items()}
+    return {name: norm.to(dtype)(x) for name, norm in both(impl, draw, 64, 1e-9).items()}
 
 
 def test_no_eps(impl, draw):
     """With eps=0 the result is the bare quotient."""
-    return {name: norm(draw(4, 6)) for name, norm in both(impl, 6, 0).items()}
+    return {name: norm(draw(4, 6)) for name, norm in both(impl, draw, 6, 0).items()}
 
 
 def test_tokens_stand_alone(impl, draw):
@@ -58,24 +59,24 @@ def test_tokens_stand_alone(impl, draw):
     x, other = draw(1, 6), draw(3, 6, scale=5.0)
     mixed = x.new_empty(4, 6)
     mixed[:1], mixed[1:] = x, other
-    return {name: norm(mixed) for name, norm in both(impl, 6).items()}
+    return {name: norm(mixed) for name, norm in both(impl, draw, 6).items()}
 
 
 def test_square_input(impl, draw):
     """Where tokens and features are as many, the mean still runs over the features."""
-    return {name: draw.fill(norm)(draw(6, 6)) for name, norm in both(impl, 6).items()}
+    return {name: draw.fill(norm)(draw(6, 6)) for name, norm in both(impl, draw, 6).items()}
 
 
 def test_state_dict(impl, draw):
     """The state dict has torch's names and shapes and nothing else."""
     return {name: {key: str(tuple(value.shape)) for key, value in norm.state_dict().items()}
-            for name, norm in both(impl, 6).items()}
+            for name, norm in both(impl, draw, 6).items()}
 
 
 def test_moves_with_the_module(impl, draw):
     """The parameters go wherever the module is sent."""
     return {name: [parameter.device.type for parameter in norm.to("meta").parameters()]
-            for name, norm in both(impl, 6).items()}
+            for name, norm in both(impl, draw, 6).items()}
 
 
 @points(2)
@@ -95,8 +96,8 @@ def test_backward_of_a_sum(impl, draw):
 
 
 def test_backward_non_contiguous(impl, draw):
-    """rms_norm_backward takes tensors whose batch axes were swapped."""
-    x, grad_out = draw(3, 2, 6).transpose(0, 1), draw(3, 2, 6).transpose(0, 1)
+    """rms_norm_backward takes tensors whose features do not lie side by side."""
+    x, grad_out = draw(6, 3, 2).transpose(0, 2), draw(6, 3, 2).transpose(0, 2)
     return impl.rms_norm_backward(x, draw(6), 1e-5, grad_out)
 
 
@@ -109,7 +110,13 @@ def test_too_wide(impl, draw):
     """An x that is wider or narrower than d_model is refused, whatever its batch."""
     return {name: [raises(ValueError, lambda: norm(draw(7)), names="x"),
                    raises(ValueError, lambda: norm(draw(2, 3, 5)), names="x")]
-            for name, norm in both(impl, 6).items()}
+            for name, norm in both(impl, draw, 6).items()}
+
+
+def test_smallest_sizes(impl, draw):
+    """One feature is enough for a norm."""
+    return {"LayerNorm": accepts(lambda: impl.LayerNorm(1)),
+            "RMSNorm": accepts(lambda: impl.RMSNorm(1, 0))}
 
 
 def test_negative_sizes(impl, draw):

@@ -87,10 +87,27 @@ def test_rows_far_apart_everywhere(impl, draw):
             "cross_entropy": impl.cross_entropy(x, torch.tensor([1, 4], device=draw.device))}
 
 
-def test_targets_of_other_integers(impl, draw):
-    """Targets may be int32 or int16."""
-    logits, targets = draw(5, 4), draw.ints(4, 5)
-    return [impl.cross_entropy(logits, targets.to(dtype)) for dtype in (torch.int32, torch.int16)]
+def test_ignored_targets_of_other_integers(impl, draw):
+    """−100 in int8, or another number in int16, is left out as in int64."""
+    logits, targets = draw(5, 4), draw.ints(4, 5).clone()
+    targets[[0, 3]] = -100
+    other = targets.masked_fill(targets == -100, 999).to(torch.int16)
+    return [impl.cross_entropy(logits, targets.to(torch.int8)),
+            impl.cross_entropy(logits, other, ignore_index=999)]
+
+
+def test_one_class(impl, draw):
+    """A vocabulary of one token leaves nothing to learn: loss 0, gradient 0."""
+    logits = draw(3, 1).requires_grad_()
+    loss = impl.cross_entropy(logits, 0 * draw.ints(1, 3))
+    loss.backward()
+    return {"loss": loss, "grad of logits": logits.grad}
+
+
+def test_tiny_temperatures(impl, draw):
+    """However small the temperature is, it is what the scores are divided by."""
+    return {"scores of its size": impl.softmax(draw(3, 5, scale=1e-30), temperature=1e-30),
+            "scores far above it": impl.softmax(draw(3, 5), temperature=1e-37)}
 
 
 @dtypes("float32", "float16")

@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import dtypes, points, raises, shares_memory
+from grader import accepts, dtypes, points, raises, shares_memory
 
 
 def test_sinusoid_smallest(impl, draw):
@@ -40,7 +40,7 @@ def test_learned_left_padding(impl, draw):
 
 def test_learned_non_contiguous(impl, draw):
     """Positions whose axes were swapped give the same rows."""
-    return draw.fill(impl.LearnedPositions(6, 4))(draw.ints(6, 4, 3).T)
+    return draw.fill(impl.LearnedPositions(6, 4))(draw.ints(6, 4, 3, 2).transpose(0, 2))
 
 
 def test_learned_is_a_copy(impl, draw):
@@ -49,10 +49,35 @@ def test_learned_is_a_copy(impl, draw):
     return shares_memory(learned(torch.arange(6, device=draw.device)), learned.weight)
 
 
-def test_learned_bad_sizes(impl, draw):
-    """An empty table is refused."""
+def test_no_sizes(impl, draw):
+    """Tables without a row or a column, and a base below 0, are refused."""
     return [raises(ValueError, lambda: impl.LearnedPositions(0, 4), names="max_seq_len"),
-            raises(ValueError, lambda: impl.LearnedPositions(4, 0), names="d_model")]
+            raises(ValueError, lambda: impl.LearnedPositions(4, 0), names="d_model"),
+            raises(ValueError, lambda: impl.sinusoidal_encoding(4, 0), names="d_model"),
+            raises(ValueError, lambda: impl.sinusoidal_encoding(4, -2), names="d_model"),
+            raises(ValueError, lambda: impl.sinusoidal_encoding(4, 4, -1), names="base"),
+            raises(ValueError, lambda: impl.alibi_slopes(-1), names="heads")]
+
+
+def test_smallest_sizes(impl, draw):
+    """One position, one feature, one head, a distance of 1: each is enough."""
+    d = torch.arange(-3, 4, device=draw.device)
+    calls = {"sinusoidal": lambda: impl.sinusoidal_encoding(1, 2, base=1),
+             "learned": lambda: impl.LearnedPositions(1, 1),
+             "clipped": lambda: impl.ClippedRelativeBias(1, 1),
+             "distance": lambda: impl.relative_distance(1, 1),
+             "buckets": lambda: impl.t5_bucket(d, 2, 2, False),
+             "buckets on both sides": lambda: impl.t5_bucket(d, 4, 2),
+             "slopes": lambda: impl.alibi_slopes(1), "ALiBi": lambda: impl.alibi_bias(1, 1, 1)}
+    return {name: accepts(call) for name, call in calls.items()}
+
+
+def test_default_device(impl, draw):
+    """What holds no parameter is made on torch's default device, which may be the meta device."""
+    with torch.device("meta"):
+        made = {"sinusoidal": impl.sinusoidal_encoding(3, 4), "slopes": impl.alibi_slopes(6),
+                "distance": impl.relative_distance(2, 3), "ALiBi": impl.alibi_bias(6, 2, 3)}
+    return {name: [tensor.device.type, str(tuple(tensor.shape))] for name, tensor in made.items()}
 
 
 def test_state_dicts(impl, draw):

@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import dtypes, points, raises
+from grader import accepts, dtypes, points, raises
 
 BOTH = ("half", "interleaved")
 
@@ -18,19 +18,19 @@ def fresh_frequencies(draw, head_dim, base):
 def test_batch_ranks(impl, draw, dtype):
     """x may have any number of batch axes, none included, in either layout."""
     return {f"{layout}, {len(batch)} batch axes":
-            draw.fill(impl.RoPE(6, 9, layout=layout))(draw(*batch, 4, 6).to(dtype))
+            impl.RoPE(6, 9, layout=layout).to(draw.device)(draw(*batch, 4, 6).to(dtype))
             for layout in BOTH for batch in ((), (3,), (2, 1, 3))}
 
 
 def test_one_row_far_along(impl, draw):
     """A single row, as in decoding, stands where positions says, up to the tables' last."""
     at = torch.tensor([31], device=draw.device)
-    return [draw.fill(impl.RoPE(8, 32, layout=layout))(draw(2, 1, 8), at) for layout in BOTH]
+    return [impl.RoPE(8, 32, layout=layout).to(draw.device)(draw(2, 1, 8), at) for layout in BOTH]
 
 
 def test_positions_broadcast(impl, draw):
     """positions of one sequence serve a whole batch, with axes of size 1 or without them."""
-    rope, x, at = draw.fill(impl.RoPE(8, 32)), draw(2, 3, 4, 8), torch.tensor([3, 1, 4, 15])
+    rope, x, at = impl.RoPE(8, 32).to(draw.device), draw(2, 3, 4, 8), torch.tensor([3, 1, 4, 15])
     at = at.to(draw.device)
     return {"(4,)": rope(x, at), "(1, 4)": rope(x, at[None]), "(1, 1, 4)": rope(x, at[None, None])}
 
@@ -38,31 +38,31 @@ def test_positions_broadcast(impl, draw):
 def test_positions_for_every_head(impl, draw):
     """positions may differ along every batch axis, and be int32."""
     at = draw.ints(32, 2, 3, 4).to(torch.int32)
-    return draw.fill(impl.RoPE(8, 32, layout="interleaved"))(draw(2, 3, 4, 8), at)
+    return impl.RoPE(8, 32, layout="interleaved").to(draw.device)(draw(2, 3, 4, 8), at)
 
 
 def test_left_padding(impl, draw):
     """Sequences that start at different rows of a batch are turned as if each stood alone."""
     at = torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]], device=draw.device)
-    return draw.fill(impl.RoPE(8, 16))(draw(2, 5, 8), at)
+    return impl.RoPE(8, 16).to(draw.device)(draw(2, 5, 8), at)
 
 
 def test_non_contiguous(impl, draw):
     """x whose heads were moved by a transpose, so not contiguous, gives the same numbers."""
     x = draw(2, 5, 3, 8).transpose(1, 2)
-    return [draw.fill(impl.RoPE(8, 16, layout=layout))(x) for layout in BOTH]
+    return [impl.RoPE(8, 16, layout=layout).to(draw.device)(x) for layout in BOTH]
 
 
 @dtypes("float32", "float16")
 def test_one_pair(impl, draw, dtype):
     """head_dim 2 is one pair, which turns by one radian per position in either layout."""
-    return [draw.fill(impl.RoPE(2, 8, layout=layout))(draw(5, 2).to(dtype)) for layout in BOTH]
+    return [impl.RoPE(2, 8, layout=layout).to(draw.device)(draw(5, 2).to(dtype)) for layout in BOTH]
 
 
 def test_gradient_interleaved(impl, draw):
     """The gradient reaches x through explicit positions and the interleaved layout too."""
     x, at = draw(3, 8).requires_grad_(), torch.tensor([9, 2, 4], device=draw.device)
-    (draw.fill(impl.RoPE(8, 16, layout="interleaved"))(x, at) * draw(3, 8)).sum().backward()
+    (impl.RoPE(8, 16, layout="interleaved").to(draw.device)(x, at) * draw(3, 8)).sum().backward()
     return x.grad
 
 
@@ -71,18 +71,18 @@ def test_float64(impl, draw):
     frequencies, x = draw.uniform(4).to(torch.float64), draw(2, 5, 8).to(torch.float64)
     at = torch.tensor([4, 0, 11, 2, 7], device=draw.device)
     ropes = [impl.RoPE(8, 16, layout=layout, frequencies=frequencies) for layout in BOTH]
-    return [draw.fill(rope)(x, at) for rope in ropes]
+    return [rope.to(draw.device)(x, at) for rope in ropes]
 
 
 def test_double_then_half(impl, draw):
     """Tables outlive several casts in a row."""
-    rope = draw.fill(impl.RoPE(8, 64)).double().to(torch.float16).float()
+    rope = impl.RoPE(8, 64).to(draw.device).double().to(torch.float16).float()
     return rope(draw(3, 8), torch.tensor([11, 29, 63], device=draw.device))
 
 
 def test_base_far(impl, draw):
     """A base given to RoPE as an int counts, for both layouts."""
-    return [draw.fill(impl.RoPE(8, 64, base=50, layout=layout))(draw(30, 8)) for layout in BOTH]
+    return [impl.RoPE(8, 64, base=50, layout=layout).to(draw.device)(draw(30, 8)) for layout in BOTH]
 
 
 def test_scaled_and_turned(impl, draw):
@@ -90,7 +90,7 @@ def test_scaled_and_turned(impl, draw):
     frequencies, x = draw.uniform(4), draw(2, 6, 8)
     ropes = [impl.RoPE(8, 16, layout=layout, frequencies=frequencies, attention_scale=2)
              for layout in BOTH]
-    return [draw.fill(rope)(x) for rope in ropes]
+    return [rope.to(draw.device)(x) for rope in ropes]
 
 
 @dtypes("float32", "float16")
@@ -123,19 +123,33 @@ def test_yarn_other_numbers(impl, draw):
 
 
 def test_bad_limits(impl, draw):
-    """Limits of 0 or less, a RoPE of no features and negative heads are refused."""
+    """Limits of 0 or less, a RoPE of no features or no rows and negative heads are refused."""
     return {"beta_slow": raises(ValueError, lambda: impl.yarn_frequencies(8, 2, 64, beta_slow=0),
-                                names="beta_fast"),
+                                names="beta_slow"),
             "head_dim": [raises(ValueError, call, names="head_dim") for call in
-                         (lambda: impl.rope_frequencies(0), lambda: impl.RoPE(-2, 4))],
+                         (lambda: impl.rope_frequencies(0), lambda: impl.RoPE(0, 4),
+                          lambda: impl.RoPE(-2, 4))],
+            "max_seq_len": raises(ValueError, lambda: impl.RoPE(8, -1), names="max_seq_len"),
+            "frequencies": raises(ValueError, lambda: impl.RoPE(8, 4, frequencies=draw.uniform(1)),
+                                  names="frequencies"),
             "heads": raises(ValueError, lambda: impl.interleaved_to_half(draw(24), -2),
                             names="heads"),
-            "turned": draw.fill(impl.RoPE(8, 16))(draw(3, 8))}
+            "turned": impl.RoPE(8, 16).to(draw.device)(draw(3, 8))}
+
+
+def test_smallest_arguments(impl, draw):
+    """One pair, one position, one head, a factor of 1 and a trained length of 1 are taken."""
+    calls = {"RoPE": lambda: impl.RoPE(2, 1), "frequencies": lambda: impl.rope_frequencies(2),
+             "base below 1": lambda: impl.rope_frequencies(4, base=0.5),
+             "llama3": lambda: impl.llama3_frequencies(draw.uniform(4), 1, 1, 2, 1),
+             "yarn": lambda: impl.yarn_frequencies(2, 1, 1, base=1.5, beta_fast=1, beta_slow=0.5),
+             "one head of one pair": lambda: impl.interleaved_to_half(draw(2, 3), 1)}
+    return {name: accepts(call) for name, call in calls.items()}
 
 
 def test_nothing_is_kept(impl, draw):
     """A call leaves the module as it was: the same rows are turned alike before and after."""
-    rope, x = draw.fill(impl.RoPE(8, 32)), draw(4, 8)
+    rope, x = impl.RoPE(8, 32).to(draw.device), draw(4, 8)
     first = rope(x)
     rope(draw(4, 8), torch.tensor([9, 1, 20, 3], device=draw.device))
     return [first, rope(x)]

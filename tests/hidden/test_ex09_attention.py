@@ -108,5 +108,30 @@ def test_bad_inputs(impl, draw):
             "features of the context": raises(ValueError, lambda: plain(x, draw(2, 4, 6))),
             "a causal module's mask": raises(ValueError, lambda: layer(x, mask=_mask(draw, 4, 5)),
                                              names="mask"),
-            "dropout": raises(ValueError, lambda: impl.scaled_dot_product_attention(
-                *qkv, dropout=1.0), names="dropout")}
+            "dropout": [raises(ValueError, lambda: impl.scaled_dot_product_attention(
+                *qkv, dropout=p)) for p in (1.0, -0.1)]}
+
+
+@dtypes("float16", "bfloat16")
+def test_dtype_of_q(impl, draw, dtype):
+    """Queries of half precision with keys and values in float32: the answer has the dtype of q."""
+    q, k, v = draw(2, 3, 4).to(dtype), draw(2, 5, 4), draw.uniform(2, 5, 4)
+    return {"weights": impl.attention_weights(q, k),
+            "output": impl.scaled_dot_product_attention(q, k, v, _mask(draw, 3, 5))}
+
+
+@points(2)
+def test_module_of_views(impl, draw):
+    """x and context may be views with axes swapped, of any batch rank."""
+    layer = draw.fill(impl.MultiHeadAttention(8, 2, bias=True))
+    return {"batch and seq": layer(draw(5, 2, 8).transpose(0, 1), draw(7, 2, 8).transpose(0, 1)),
+            "two batch axes": layer(draw(3, 2, 5, 8).transpose(0, 1)),
+            "seq and features": layer(draw(2, 8, 5).mT),
+            "every other token": layer(draw(2, 10, 8)[:, ::2])}
+
+
+def test_sizes_of_one(impl, draw):
+    """One feature, one head, one token; as many heads as features; a head of its own for each."""
+    return {f"{d_model}, {heads}": draw.fill(impl.MultiHeadAttention(d_model, heads, bias=True, causal=True))(
+                draw(batch, seq, d_model))
+            for d_model, heads, batch, seq in ((1, 1, 1, 1), (4, 4, 2, 3), (4, 1, 1, 3))}

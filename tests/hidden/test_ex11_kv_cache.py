@@ -128,6 +128,18 @@ def test_three_rows_of_unequal_length(impl, draw):
     return {"rows": [row[int(pad):] for row, pad in zip(out, padding)], "length": cache.length}
 
 
+def test_views(impl, draw):
+    """Keys, values and x may be views with axes swapped."""
+    said = {}
+    for cache in (impl.KVCache(2, 3, 8, 4, draw.float, draw.device),
+                  impl.RollingKVCache(2, 3, 4, 4, draw.float, draw.device)):
+        said[type(cache).__name__] = [cache.update(draw(2, q, 3, 4).transpose(1, 2), draw(3, 2, q, 4).transpose(0, 1))
+                                      for q in (3, 1, 2, 1)]
+    cache, x = impl.KVCache(2, 2, 8, 4, draw.float, draw.device), draw(7, 2, 12).transpose(0, 1)
+    said["attention"] = in_pieces(attention_of(impl, draw), cache, x, (3, 1, 3))
+    return said
+
+
 def test_refusals_change_nothing(impl, draw):
     """Bad positions, another batch and an overflow leave an attention's cache as it was."""
     attention = attention_of(impl, draw)
@@ -139,6 +151,8 @@ def test_refusals_change_nothing(impl, draw):
             ValueError, lambda: attention(one, positions=far, cache=cache), names="positions")
         said["another batch"] = raises(ValueError, lambda: attention(three, cache=cache), names="k")
         said["no room"] = raises(ValueError, lambda: attention(two, cache=cache), names="capacity")
+        five = torch.ones(1, 2, 1, 1, 4, dtype=torch.bool, device=draw.device)
+        said["mask of five axes"] = raises(ValueError, lambda: attention(one, five, cache=cache), names="mask")
         said["length"] = cache.length
         said["after"] = attention(one, cache=cache)
     said["with gradients"] = raises(ValueError, lambda: attention(one, cache=cache), names="k")

@@ -142,3 +142,26 @@ def test_counts_of_odd_shapes(impl, draw):
         said |= {f"parameters {n}": impl.count_parameters(config),
                  f"FLOPs {n}": [impl.flops_per_token(config, seq_len) for seq_len in (1, 9)]}
     return said
+
+
+def test_sizes_of_one(impl, draw):
+    """A model of one word, one feature, one layer and one head is a model; a cache for no row is none."""
+    sizes = {"vocab_size": 1, "d_model": 1, "layers": 1, "heads": 1, "d_ff": 1, "max_seq_len": 1}
+    ids = draw.ints(1, 1, 1)
+    model = _model(impl, draw, **sizes, positions="learned")
+    config = _config(impl)
+    return {"logits": model(ids), "parameters": impl.count_parameters(model.config),
+            "caches": [cache.keys for cache in impl.make_caches(config, 1, 1, device=draw.device)],
+            "no rows": raises(ValueError, lambda: impl.make_caches(config, 0, 4), names="batch"),
+            "no room": raises(ValueError, lambda: impl.make_caches(config, 4, 0), names="capacity")}
+
+
+def test_turned_batches(impl, draw):
+    """Ids and masks whose memory lies in another order (transposed views) mean the same."""
+    ids, mask = draw.ints(13, 6, 3).T, draw.ints(2, 6, 3).bool().T[:, None, None]
+    said = {}
+    for name, changes in (("pre", {}), ("post", {**POST, "positions": "learned"})):
+        said[name] = _model(impl, draw, **changes)(ids, mask=mask)
+    config = _config(impl, **POST, positions="sinusoidal")
+    pair = draw.fill(impl.EncoderDecoder(config)).eval()
+    return said | {"2017": pair(ids, ids[:, :4], source_mask=mask)}

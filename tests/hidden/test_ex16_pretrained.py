@@ -106,10 +106,10 @@ def test_damaged_shard_is_named(impl, draw):
 
 def test_two_tensors_of_one_name(impl, draw):
     """Two tensors that would get one name are refused, not one of them dropped."""
+    twice = {"wte.weight": draw(3, 2), "transformer.wte.weight": draw(3, 2)}
     return {"rename": raises(ValueError, lambda: impl.rename({"a.x": draw(2), "b.x": draw(2)}, {"b": "a"}),
                              names="b.x"),
-            "gpt2": raises(ValueError, lambda: impl.convert_gpt2(
-                {"wte.weight": draw(3, 2), "transformer.wte.weight": draw(3, 2)}))}
+            "gpt2": raises(ValueError, lambda: impl.convert_gpt2(twice))}
 
 
 def test_arguments_stay_as_they_were(impl, draw):
@@ -132,21 +132,24 @@ def test_gradients_reach_what_was_loaded(impl, draw):
     state = {name: tensor / 4 for name, tensor in impl.convert_llama(_state(draw)).items()}
     model = impl.build_model(config, state, device=draw.device)
     (model(draw.ints(13, 2, 6)) * draw(2, 6, 13)).sum().backward()
-    return {name: p.grad for name, p in model.named_parameters() if "blocks.1" in name or "embedding" in name}
+    return {name: p.grad for name, p in model.named_parameters(remove_duplicate=False)
+            if "blocks.1" in name or "embedding" in name}
 
 
-def test_weights_of_several_dtypes(impl, draw):
-    """Without a dtype every tensor keeps its own; with one, all have it."""
+def test_weights_of_another_dtype(impl, draw):
+    """float64 stays float64; a dtype that is no floating-point type, or a complex one, is refused."""
     config = impl.config_from_hf(LLAMA | {"tie_word_embeddings": True})
-    tensors = impl.convert_llama(_state(draw))
-    tensors = {name: t.to(torch.float16) if t.ndim > 1 else t.to(torch.bfloat16) for name, t in tensors.items()}
+    tensors = {name: tensor.double() for name, tensor in impl.convert_llama(_state(draw)).items()}
     kept = impl.build_model(config, tensors, device=draw.device)
-    cast = impl.build_model(config, tensors, dtype=torch.float32, device=draw.device)
+    cast = impl.build_model(config, tensors, dtype=torch.float16, device=draw.device)
+    odd = tensors | {"norm.weight": tensors["norm.weight"] * 1j}
     return {"kept": sorted({str(p.dtype) for p in kept.parameters()}),
             "cast": sorted({str(p.dtype) for p in cast.parameters()}),
             "device": all(x.device.type == torch.device(draw.device).type
                           for x in (*cast.parameters(), *cast.buffers())),
-            "norm": cast.norm.weight}
+            "complex": raises(ValueError, lambda: impl.build_model(config, odd), names="norm.weight"),
+            "to complex": raises(ValueError, lambda: impl.build_model(config, tensors, dtype=torch.complex64),
+                                 names="dtype")}
 
 
 def test_misshapen_corners(impl, draw):

@@ -1,0 +1,60 @@
+"""The hints of a lesson, read out of its folds: there is no second copy."""
+
+import json
+import re
+
+from grader.chapters import Chapter, close
+
+FOLD = re.compile(r"<details><summary>Hint (\d)[^<]*</summary>\s*(.*?)\s*</details>", re.S)
+HEADING = re.compile(r"^### Exercise (\d+): (.*)$", re.M)
+
+
+def hint(chapter: Chapter, part: str, number: int = 1) -> str:
+    """A lesson's hint about a part: a function's or class's name, or an exercise's number.
+
+    Raises ValueError, naming what there is, for a part or a number that the lesson does not have.
+    """
+    found = [(score, exercise) for exercise in _exercises(chapter) if (score := _fits(exercise, part))]
+    if not found:
+        names = {name: name for exercise in _exercises(chapter) for name in exercise["names"]}
+        near = close(part, names)
+        raise ValueError(f"lesson {chapter.number} has no exercise about {part!r}; " + (
+            f"did you mean {near}?" if near else f"there are {', '.join(names)}"))
+    exercise = max(found, key=lambda pair: pair[0])[1]
+    hints = exercise["hints"]
+    if number not in hints:
+        raise ValueError(f"this exercise has the hints {', '.join(map(str, hints))}, got {number}")
+    more = f"\n\nThe next one: python -m grader hint {chapter.number} {part} {number + 1}" if number + 1 in hints else ""
+    return f"{exercise['title']}, hint {number} of {len(hints)}\n\n{hints[number]}{more}"
+
+
+def _exercises(chapter: Chapter) -> list[dict]:
+    """Each exercise of a lesson: its title, its text, the names it speaks of, its hints by number."""
+    found, text, title = [], "", chapter.title
+    for cell in json.loads(chapter.notebook.read_text("utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code":
+            if found and (parts := re.findall(rf'check\("{chapter.stem}", "(\w+)"\)', source)):
+                found[-1]["checks"] += parts
+                text = ""
+            continue
+        if heading := HEADING.search(source):
+            title = f"Exercise {heading[1]}: {heading[2]}"
+        text += "\n" + source
+        if hints := {int(number): words for number, words in FOLD.findall(source)}:
+            told = FOLD.sub("", text)
+            found.append({"title": title, "text": told, "hints": hints, "checks": [],
+                          "names": re.findall(r"`([A-Za-z_]\w+)[`(]", told)})
+            text = ""
+    return found
+
+
+def _fits(exercise: dict, part: str) -> int:
+    """How surely an exercise is about a part; 0 where it is not."""
+    if re.match(rf"Exercise {re.escape(part)}:", exercise["title"]):
+        return 4
+    if re.search(rf"(?i)\b{re.escape(part)}\b", exercise["title"]):
+        return 3
+    if any(part.lower() in (check, check.removeprefix("test_")) for check in exercise["checks"]):
+        return 2
+    return part in exercise["names"] or any(part.lower() in check for check in exercise["checks"])

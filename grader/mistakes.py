@@ -1,0 +1,183 @@
+"""What students get wrong: edits of the reference, and which of them answers like a submission."""
+
+import ast
+import bisect
+import itertools
+import os
+import tempfile
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grader.chapters import Chapter
+from grader.checks import Check
+from grader.submission import CourseError, Place, Reply, Submission
+
+MAX_WORKERS = 4             # at most, for the known mistakes of a chapter; fewer where there are fewer cores
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited reference, the sentence that says what the edit means, and where it can show."""
+
+    source: str
+    words: str
+    parts: frozenset[str]       # the chapter's functions and classes that it may change
+    by_size: bool = False       # a mistake of precision: known by the size of its error, not by its digits
+
+    def write(self, chapter: Chapter, folder: Path) -> Path:
+        """Put it into a folder as a submission."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{chapter.stem}.py").write_text(self.source, "utf-8")
+        return folder
+
+
+def edits(chapter: Chapter, kind: str) -> list[Edit]:
+    """The chapter's "mistake" or "alternative" edits, from its TOML file."""
+    if not chapter.mistakes.exists() or not chapter.solution.exists():
+        return []
+    source, found = chapter.solution.read_text("utf-8"), []
+    parts = _Parts(source)
+    for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
+        if source.count(entry["find"]) != 1:
+            raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
+                              f"{source.count(entry['find'])} times in the solution, not once")
+        found.append(Edit(source.replace(entry["find"], entry["replace"]),
+                          entry["says" if kind == "mistake" else "why"],
+                          parts.changed_by(source.index(entry["find"]), len(entry["find"])),
+                          entry.get("by_size", False)))
+    return found
+
+
+class _Parts:
+    """What a chapter defines (functions, classes, constants), and which of these use which."""
+
+    def __init__(self, source: str):
+        self.starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
+        self.lines: dict[str, tuple[int, int]] = {}
+        self.uses: dict[str, set[str]] = {}
+        for node in ast.parse(source).body:
+            names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
+            defined = [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else \
+                [name.id for name in names if isinstance(name.ctx, ast.Store)]
+            for name in defined:
+                self.lines[name] = node.lineno, node.end_lineno
+                self.uses[name] = {name.id for name in names}
+
+    def changed_by(self, at: int, length: int) -> frozenset[str]:
+        """The parts that an edit of the text there may change: its own, and all that use it."""
+        first = bisect.bisect_right(self.starts, at)
+        last = bisect.bisect_right(self.starts, at + length - 1)
+        changed = {name for name, (start, end) in self.lines.items() if start <= last and first <= end}
+        if not changed:         # an import, say: it may change anything
+            return frozenset(self.lines)
+        while more := {name for name, uses in self.uses.items() if uses & changed} - changed:
+            changed |= more
+        return frozenset(changed)
+
+
+@dataclass
+class Suspect:
+    """A known mistake as a submission, and the checks that the key knows its answers to."""
+
+    submission: Submission
+    edit: Edit
+    learnt: set[Check] = field(default_factory=set)
+
+
+class Mistakes:
+    """The known mistakes of a grader's chapters, and which of them a submission looks like.
+
+    They run in the same kind of process as submissions do.
+    """
+
+    def __init__(self, grader):
+        self._grader = grader
+        self._suspects: dict[Chapter, list[Suspect]] = {}
+        self._scratch = tempfile.TemporaryDirectory(prefix="grader-")
+
+    def close(self) -> None:
+        for chapter in list(self._suspects):
+            self.forget(chapter)
+        self._scratch.cleanup()
+
+    def forget(self, chapter: Chapter) -> None:
+        """End the workers of a chapter's mistakes."""
+        for suspect in self._suspects.pop(chapter, []):
+            suspect.submission.close()
+
+    def unlearn(self) -> None:
+        """A new key knows nothing of what they answered."""
+        for suspect in itertools.chain(*self._suspects.values()):
+            suspect.learnt.clear()
+
+    def load(self, chapter: Chapter) -> None:
+        """Have all of a chapter's mistakes imported."""
+        self._each(self.suspects(chapter), lambda suspect: suspect.submission.load())
+
+    def suspects(self, chapter: Chapter) -> list[Suspect]:
+        """The chapter's known mistakes, dealt out to a worker per core; on a GPU to a single one."""
+        if chapter not in self._suspects:
+            setting = self._grader.setting
+            count = min(os.cpu_count() or 1, MAX_WORKERS) if setting.on_cpu else 1
+            places = [self._grader.place() for _ in range(count)]
+            scratch = Path(self._scratch.name)
+            folders = [(edit, edit.write(chapter, scratch / f"{chapter.stem}-{number}"))
+                       for number, edit in enumerate(edits(chapter, "mistake"))]
+            self._suspects[chapter] = [
+                Suspect(Submission(place, setting, chapter, folder, hidden=True), edit)
+                for place, (edit, folder) in zip(itertools.cycle(places), folders)]
+        return self._suspects[chapter]
+
+    def name(self, candidate: Submission, check: Check, reply: Reply, others: list[Check] = ()) -> str:
+        """The words of the one mistake that gives this answer, or "".
+
+        `others` are checks that may be asked too, to tell apart mistakes that this one cannot.
+        """
+        suspects = self.suspects(candidate.chapter)
+        near = [i for i, suspect in enumerate(suspects) if suspect.edit.parts & check.names]
+        likeness = self._liken(check, reply, near)
+        fits = likeness["whole"] or likeness["part"] or likeness["size"]
+        if len(fits) > 1:
+            more = [other for other in others if other != check and other.hidden <= candidate.hidden]
+            fits = self._tell_apart(candidate, more, fits)
+        return suspects[fits[0]].edit.words if len(fits) == 1 else ""
+
+    def _tell_apart(self, candidate: Submission, others: list[Check], fits: list[int]) -> list[int]:
+        """Of mistakes that answer one check alike, those that fit the other checks best."""
+        score = dict.fromkeys(fits, 0)
+        for check in others:
+            reply = candidate.ask(check)
+            if reply.word not in ("answer", "error"):
+                continue
+            likeness = self._liken(check, reply, fits)
+            for number in fits:
+                score[number] += (number in likeness["whole"] + likeness["part"] + likeness["size"])
+                score[number] -= 100 * (number in likeness["against"])
+        best = max(score.values())
+        return [number for number in fits if score[number] == best]
+
+    def _liken(self, check: Check, reply: Reply, numbers) -> dict[str, list[int]]:
+        """Which of these mistakes answer like this reply; see Key.liken."""
+        grader, suspects = self._grader, self.suspects(Chapter(check.chapter))
+        grader.prepared(grader.prepare([check]))
+        new = [number for number in numbers if check not in suspects[number].learnt]
+        self._each([suspects[number] for number in new], lambda suspect: suspect.submission.ask(check))
+        for number in new:
+            suspect = suspects[number]
+            suspect.learnt.add(check)
+            theirs = suspect.submission.ask(check)      # it remembers what it said
+            if theirs.word in ("answer", "error"):
+                grader.tell("learn", theirs, **grader.of(check), rtol=check.rtol, mistake=number,
+                            by_size=suspect.edit.by_size)
+        found = grader.tell("liken", reply, **grader.of(check), rtol=check.rtol)
+        return found if "refused" not in found else dict.fromkeys(("whole", "part", "size", "against"), [])
+
+    def _each(self, suspects: list[Suspect], do) -> None:
+        """Call `do` with each suspect: those of one worker in turn, the workers at once."""
+        groups: dict[Place, list[Suspect]] = {}
+        for suspect in suspects:
+            groups.setdefault(suspect.submission.place, []).append(suspect)
+        with ThreadPoolExecutor(MAX_WORKERS) as pool:
+            list(pool.map(lambda group: [do(suspect) for suspect in group], groups.values()))
