@@ -144,7 +144,8 @@ def test_the_debugger_stops_where_there_is_something_to_see(old, new, stops_at, 
 
 def test_what_is_not_installed_is_said_in_a_sentence():
     """The README's next command in a shell where the environment is not active."""
-    done = subprocess.run([sys.executable, "-S", "-m", "grader", "check", "3"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-S", "-m", "grader", "check", "3"], cwd=ROOT,
+                          capture_output=True, text=True)
     assert done.returncode == 2
     assert "torch is not installed for" in done.stderr and "activate" in done.stderr
     assert "Traceback" not in done.stderr
@@ -180,7 +181,8 @@ def test_one_part_alone_is_told_as_much_as_the_whole_chapter(grader, tmp_path):
     assert "likely" in whole and part == {"test_forward[float32]": whole}
 
 
-@pytest.mark.parametrize("name, meant", [("soft max", "05_softmax"), ("atention", "09_attention"), ("ropee", "07_rope")])
+@pytest.mark.parametrize("name, meant", [
+    ("soft max", "05_softmax"), ("atention", "09_attention"), ("ropee", "07_rope")])
 def test_did_you_mean_a_chapter(name, meant):
     with pytest.raises(ValueError, match=f"did you mean {meant}"):
         chapters.find(name)
