@@ -109,7 +109,8 @@ def test_tokenizer_bad_input(impl, draw):
     def refused(name, *arguments):
         return raises(ValueError, lambda: impl.Tokenizer(*arguments), names=name)
     byteless = [{i: token for i, token in whole.items() if token != bytes([b])} for b in (0, 122, 255)]
-    return {"byte": [refused("vocab", vocab, []) for vocab in byteless], "merge": refused("merges", whole, pairs("a c")),
+    return {"byte": [refused("vocab", vocab, []) for vocab in byteless],
+            "merge": refused("merges", whole, pairs("a c")),
             "special": refused("special_tokens", whole, [], [END])}
 
 
