@@ -195,7 +195,7 @@ def fates(chapter: Chapter, chosen: list[Mutant]) -> dict[Mutant, str]:
             folder = Path(scratch) / str(number)
             folder.mkdir()
             (folder / f"{chapter.stem}.py").write_text(mutant.source, "utf-8")
-            candidate, found[mutant] = grader.submission(chapter, folder), ""
+            candidate, found[mutant] = grader.submission(chapter, folder, hidden=True), ""
             candidate.place = place
             for check in asked:
                 if (word := grader.verdict(candidate, check, name=False).word) != "passed":

@@ -7,6 +7,7 @@ import tomllib
 import pytest
 import torch
 
+import grader as grader_package
 from grader import chapters, checks, report
 from grader.engine import TIMEOUT, Grader
 from grader.key import Key
@@ -148,6 +149,31 @@ def test_checks_assert_nothing(chapter):
                 tree = ast.parse(inspect.getsource(function))
                 assert not any(isinstance(node, ast.Assert) for node in ast.walk(tree)), name
                 assert any(isinstance(node, ast.Return) for node in ast.walk(tree)), name
+
+
+@EVERY_CHAPTER
+def test_the_reference_refuses_what_a_check_wants_refused(chapter, monkeypatch):
+    """A `raises` that the reference does not raise as asked would fail the better student.
+
+    What must *not* be refused is asked with `accepts`.
+    """
+    found, now = [], None
+
+    def raises(exception, call, names=""):
+        said = checks.raises(exception, call, names)
+        if said != exception.__name__ + f" that names {names!r}" * bool(names):
+            found.append(f"{now.name}: {said}, asked for {exception.__name__} {names}")
+        return said
+
+    monkeypatch.setattr(grader_package, "raises", raises)       # what the checks import, once they are loaded
+    room = Room()
+    folders = {other.stem: str(chapters.SOLUTIONS) for other in CHAPTERS}
+    room.scan(**scan_request(chapter, folders, chapters.SOLUTIONS, "cpu"))
+    assert not room.load()
+    for hidden in (False, True):
+        for now in checks.collect(chapter.tests(hidden), chapter.stem, hidden):
+            room.ask(now.function, hidden, now.dtype, seed=0)
+    assert not found, "\n".join(found)
 
 
 def test_readme_table_is_generated():

@@ -1,6 +1,7 @@
 """The tool that makes small faults makes those it says, in solution blocks and nowhere else."""
 
-from tests.course.mutants import mutants
+from grader import chapters
+from tests.course.mutants import Mutant, fates, mutants
 
 SOLUTION = '''\
 def head(x, n, dim=-1):
@@ -29,3 +30,10 @@ def test_faults_of_a_small_solution():
         "return scale(x[:n].detach(), by=-n * 1)", "return scale(x[:n].detach(), by=-n * 4)",
         "return scale(x[:n].detach(), by=-n * 0)"}
     assert {mutant.part for mutant in mutants(SOLUTION)} == {"head"}
+
+
+def test_an_unchanged_solution_is_caught_by_nothing():
+    """Else the tool would call every mutant caught."""
+    chapter = chapters.find("00_shapes")
+    same = Mutant(chapter.solution.read_text("utf-8"), "", 1, "", "")
+    assert fates(chapter, [same]) == {same: ""}
