@@ -435,6 +435,7 @@ class _TorchRoPE(RoPE):
 
 class _TorchAttention(CachedAttention):
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+        """As CachedAttention's; no score is ever written to memory."""
         q_len, k_len = q.shape[2], k.shape[2]
         windowed = self.window is not None and self.window < k_len
         causal = self.causal and q_len > 1

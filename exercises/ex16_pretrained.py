@@ -71,7 +71,7 @@ def windows_of(config_json: dict) -> list[int | None] | None:
     it there is no window. layer_types says of each layer whether it has "full_attention" or
     "sliding_attention", and is looked at whether or not there is a window. Without layer_types, or
     where it is null, the layers from max_window_layers on have the window (from 28 on where that is
-    missing).
+    missing or null).
 
     Raises ValueError naming layer_types where one is neither of the two, and sliding_window where
     a layer slides and there is no window.

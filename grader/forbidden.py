@@ -6,7 +6,6 @@ use from code that runs in the same process can, and is found by reading what wa
 """
 
 import ast
-import functools
 import sys
 import threading
 from pathlib import Path

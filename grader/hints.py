@@ -3,14 +3,14 @@
 import json
 import re
 
-from grader.chapters import Chapter, close
+from grader.chapters import Chapter, close, signatures
 
 FOLD = re.compile(r"<details><summary>Hint (\d)[^<]*</summary>\s*(.*?)\s*</details>", re.S)
 HEADING = re.compile(r"^### Exercise (\d+): (.*)$", re.M)
 
 
 def hint(chapter: Chapter, part: str, number: int = 1) -> str:
-    """A lesson's hint about a part: a function's or class's name, or an exercise's number.
+    """A lesson's hint about a part: a function, a class, a method, a check, or an exercise's number.
 
     Raises ValueError, naming what there is, for a part or a number that the lesson does not have.
     """
@@ -24,16 +24,19 @@ def hint(chapter: Chapter, part: str, number: int = 1) -> str:
     hints = exercise["hints"]
     if number not in hints:
         raise ValueError(f"this exercise has the hints {', '.join(map(str, hints))}, got {number}")
-    more = f"\n\nThe next one: python -m grader hint {chapter.number} {part} {number + 1}" if number + 1 in hints else ""
-    return f"{exercise['title']}, hint {number} of {len(hints)}\n\n{hints[number]}{more}"
+    said = f"{exercise['title']}, hint {number} of {len(hints)}\n\n{hints[number]}"
+    if number + 1 in hints:
+        said += f"\n\nThe next one: python -m grader hint {chapter.number} {part} {number + 1}"
+    return said
 
 
 def _exercises(chapter: Chapter) -> list[dict]:
-    """Each exercise of a lesson: its title, its text, the names it speaks of, its hints by number."""
+    """Each exercise of a lesson: its title, its hints by number, its checks, the parts it speaks of."""
     found, text, title = [], "", chapter.title
     for cell in json.loads(chapter.notebook.read_text("utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "code":
+            text += f"\n`{source}`"
             if found and (parts := re.findall(rf'check\("{chapter.stem}", "(\w+)"\)', source)):
                 found[-1]["checks"] += parts
                 text = ""
@@ -43,10 +46,17 @@ def _exercises(chapter: Chapter) -> list[dict]:
         text += "\n" + source
         if hints := {int(number): words for number, words in FOLD.findall(source)}:
             told = FOLD.sub("", text)
-            found.append({"title": title, "text": told, "hints": hints, "checks": [],
-                          "names": re.findall(r"`([A-Za-z_]\w+)[`(]", told)})
+            code = " ".join(re.findall(r"`[^`]+`", told)) + title
+            found.append({"title": title, "hints": hints, "checks": [], "names": [
+                name for name in _parts(chapter) if re.search(rf"\b{re.escape(name)}\b", code)]})
             text = ""
     return found
+
+
+def _parts(chapter: Chapter) -> list[str]:
+    """Every class, method and function of the chapter: "Linear", "Linear.forward", "linear_flops"."""
+    names = list(signatures(chapter))
+    return list(dict.fromkeys([*(name.partition(".")[0] for name in names), *names]))
 
 
 def _fits(exercise: dict, part: str) -> int:

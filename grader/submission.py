@@ -10,7 +10,7 @@ from grader import chapters
 from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
-from grader.process import Ended, Nursery, Stopped, TimedOut, Worker
+from grader.process import Ended, Nursery, TimedOut, Worker
 
 MAX_FILE = 1 << 20          # bytes of a submission's file
 START = 120.0               # seconds that a GPU may take to be ready
@@ -217,7 +217,8 @@ class Submission:
             self._last_words, stack = _stack(self._last_words)
             if self._own:       # the others are likely to take as long
                 self._patience = min(self._patience, AFTER_TIMEOUT)
-            return Reply("timeout", [f"no answer within {waited:g} second{'s' * (waited != 1)}"], {}, frames=self._frames(stack))
+            said = f"no answer within {waited:g} second{'s' * (waited != 1)}"
+            return Reply("timeout", [said], {}, frames=self._frames(stack))
         if isinstance(error, FrameError):
             return Reply("crashed", [f"the process sent something that is no answer: {error}"], {})
         if error.status >= 0:

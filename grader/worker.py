@@ -109,8 +109,8 @@ class Room:
         for hidden, path in tests.items():
             module = self.tests[hidden == "hidden"] = checks.load(Path(path))
             self.forbidden |= getattr(module, "FORBIDDEN", set())
-        self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[
-            *tests.values(), *(str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter)])
+        others = [str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter]
+        self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[*tests.values(), *others])
         try:
             source = self.file.read_text("utf-8")
             self.parameters = {node.arg for node in ast.walk(ast.parse(source))

@@ -81,7 +81,7 @@ def windows_of(config_json: dict) -> list[int | None] | None:
     it there is no window. layer_types says of each layer whether it has "full_attention" or
     "sliding_attention", and is looked at whether or not there is a window. Without layer_types, or
     where it is null, the layers from max_window_layers on have the window (from 28 on where that is
-    missing).
+    missing or null).
 
     Raises ValueError naming layer_types where one is neither of the two, and sliding_window where
     a layer slides and there is no window.
@@ -94,8 +94,10 @@ def windows_of(config_json: dict) -> list[int | None] | None:
     if types is None:
         if window is None:
             return None
-        start, layers = config_json.get("max_window_layers", 28), config_json["num_hidden_layers"]
-        types = ["sliding_attention" if n >= start else "full_attention" for n in range(layers)]
+        start = config_json.get("max_window_layers")
+        start = 28 if start is None else start
+        types = ["sliding_attention" if n >= start else "full_attention"
+                 for n in range(config_json["num_hidden_layers"])]
     if unknown := set(types) - {"full_attention", "sliding_attention"}:
         raise ValueError(f"layer_types must be full_attention or sliding_attention, got {unknown}")
     if "sliding_attention" not in types:
@@ -124,7 +126,7 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     ModelConfig refuses.
     """
     # BEGIN SOLUTION
-    def _need(key: str, missing=None):
+    def _need(key: str, missing: object = None) -> object:
         """The value of a key, or what a missing one stands for; null is refused."""
         value = config_json.get(key, missing)
         if value is None:

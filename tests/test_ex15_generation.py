@@ -136,6 +136,17 @@ def test_min_p(impl, draw):
     return {str(p): impl.min_p(logits, p) for p in (0, 0.05, 0.3, 1)}
 
 
+@dtypes("bfloat16")
+def test_filters_in_half_precision(impl, draw, dtype):
+    """top_p and min_p compare probabilities in at least float32, whatever the dtype of the logits.
+
+    bfloat16 has three digits: sums of many small probabilities stop growing, and 70.1 % is 70 %.
+    """
+    flat = draw.ints(2, 2, 500).to(dtype) / 256
+    near = -torch.arange(256, device=draw.device).to(dtype) / 512
+    return {"top_p": _kept(impl.top_p(flat, 0.701)), "min_p": [_kept(impl.min_p(near, p)) for p in (0.7, 0.8, 0.9)]}
+
+
 def test_filters_after_filters(impl, draw):
     """What a filter has put to −inf stays there, and counts nothing for the next filter.
 
@@ -243,10 +254,12 @@ def test_sample(impl, draw):
     """sample draws one float64 number per row from rng and gives it to inverse_cdf.
 
     torch.rand(batch shape, generator=rng, dtype=torch.float64). The answer has the shape of the
-    batch: a single row gives a single id.
+    batch: a single row gives a single id. Without an rng, torch's own generator gives the numbers.
     """
     rng, logits = _rng(), draw(4, 25, 9)
-    return {"a batch": impl.sample(logits, rng), "a row, from the same rng": impl.sample(logits[0, 0], rng)}
+    said = {"a batch": impl.sample(logits, rng), "a row, from the same rng": impl.sample(logits[0, 0], rng)}
+    torch.manual_seed(draw.seed)
+    return {**said, "without an rng": impl.sample(logits)}
 
 
 @points(2)

@@ -1,10 +1,15 @@
 """Broken and hostile submissions: each gets a clear verdict, and everything else is graded.
 
-Each file in broken/ is appended to chapter 03's solution. Its head says what must come of it:
-the verdict, the check that gets it ("all" of them or "none"), and words that the student must
-read. Checks of the chapter's other parts must pass.
+Each file in broken/ and hostile/ is appended to chapter 03's solution, or another's. Its head says
+what must come of it: the verdict, the check that gets it ("all" of them or "none"), and words that
+the student must read. Checks of the chapter's other parts must pass. None takes more time than
+every check waiting twice for its limit.
 """
 
+import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -12,43 +17,85 @@ import pytest
 from grader import chapters, report
 from grader.engine import Grader
 
-FILES = sorted((Path(__file__).parent / "broken").glob("*.py"))
+FILES = sorted(path for folder in ("broken", "hostile") for path in (Path(__file__).parent / folder).glob("*.py"))
 LINEAR = chapters.find("linear")
+LIMIT = 2.0     # seconds for a check
 
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(timeout=2) as grader:
+    with Grader(timeout=LIMIT) as grader:
         yield grader
 
 
 def _head(content: bytes) -> dict:
-    lines = content.decode("utf-8", "replace").splitlines()[:3]
+    lines = [line for line in content.decode("utf-8", "replace").splitlines()[:4] if line.startswith("# ")]
     return dict(line.removeprefix("# ").split(": ", 1) if ": " in line
                 else (line.removeprefix("# ").rstrip(":"), "") for line in lines)
 
 
 def _part(check: str) -> str:
     """Which of the chapter's parts a check asks about."""
-    return next((part for part in ("backward", "flops") if part in check), "Linear")
+    return next((part for part in ("backward", "flops", "perplexity") if part in check), "Linear")
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_broken_submission(file, grader, tmp_path):
     content = file.read_bytes()
     head = _head(content)
-    (tmp_path / "ex03_linear.py").write_bytes(LINEAR.solution.read_bytes() + b"\n\n" + content)
-    hit = set()
-    for verdict in grader.grade(LINEAR, tmp_path):
+    chapter = chapters.find(head.get("chapter", LINEAR.number))
+    (tmp_path / chapter.exercise.name).write_bytes(chapter.solution.read_bytes() + b"\n\n" + content)
+    hit, start = set(), time.monotonic()
+    verdicts = list(grader.grade(chapter, tmp_path))
+    assert time.monotonic() - start < 2 * LIMIT * len(verdicts)
+    for verdict in verdicts:
         name, text = verdict.check.function, report.failure(verdict, grader.setting, tmp_path)
         assert len(text.splitlines()) <= report.LINES
+        assert "\x1b" not in text and "root:" not in text
         if head["checks"] in ("all", name):
             assert verdict.word == head["verdict"], text
-            assert head["words"] in text, text
+            assert head["words"] in " ".join(text.split()), text
             hit.add(name)
         elif _part(name) != _part(head["checks"]) or head["checks"] == "none":
             assert verdict.word == "passed", text
     assert hit or head["checks"] == "none"
+    report.write_json(tmp_path / "verdicts.json", {chapter: verdicts}, grader.setting)
+    said = (tmp_path / "verdicts.json").read_text("utf-8")
+    assert json.loads(said) and len(said) < 100_000 + 70_000 * len(verdicts)
+
+
+@pytest.mark.parametrize("target, words", [("solutions", "is a link"), ("huge", "is a link"), ("folder", "no file")])
+def test_what_is_no_plain_file_is_not_opened(target, words, grader, tmp_path):
+    file = tmp_path / "ex03_linear.py"
+    if target == "solutions":
+        file.symlink_to(LINEAR.solution)
+    elif target == "huge":
+        (tmp_path / "huge").write_bytes(b"")
+        os.truncate(tmp_path / "huge", 1 << 40)
+        file.symlink_to(tmp_path / "huge")
+    else:
+        file.mkdir()
+    verdicts = list(grader.grade(LINEAR, tmp_path))
+    assert {verdict.word for verdict in verdicts} == {"error"} and words in verdicts[0].facts[0]
+
+
+def test_a_file_of_two_megabytes_is_not_opened(grader, tmp_path):
+    (tmp_path / "ex03_linear.py").write_bytes(LINEAR.solution.read_bytes() + b"#" * (2 << 20))
+    assert "larger than 1 MB" in next(grader.grade(LINEAR, tmp_path)).facts[0]
+
+
+def test_a_key_that_dies_is_replaced(tmp_path):
+    """Whatever an answer does to the side that compares, it costs that answer and nothing else."""
+    (tmp_path / "ex03_linear.py").write_bytes(LINEAR.solution.read_bytes())
+    with Grader() as grader:
+        check, *others = grader.checks(LINEAR)
+        grader.prepared(grader.prepare([check]))
+        os.kill(grader._key.pid, signal.SIGKILL)
+        candidate = grader.submission(LINEAR, tmp_path)
+        first = grader.verdict(candidate, check)
+        assert first.word == "crashed" and "trusted side" in first.facts[0]
+        assert {grader.verdict(candidate, other).word for other in others} == {"passed"}
+        candidate.close()
 
 
 def test_other_chapters_are_graded(tmp_path):

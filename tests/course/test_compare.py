@@ -1,6 +1,7 @@
 """What a student is told when an answer is not the right one."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -61,3 +62,25 @@ def test_small_rows_are_not_hidden_by_large_ones():
 def test_a_statistic_has_its_own_tolerance():
     assert said(1.01, 1.0) and not said(1.01, 1.0, rtol=0.02)
     assert not said(torch.tensor(1.01), torch.tensor(1.0), rtol=0.02)
+
+
+@pytest.mark.parametrize("mine, right", [
+    (-0.14741501, -0.14741502), (1.0, 1.0 + 1e-3), (10**30, 10**30 + 1), (10**100, 10**100 + 1), (10**400, 2.0),
+    (torch.tensor([0.1, 0.2], dtype=torch.float64), torch.tensor([0.1, 0.2 + 1e-8], dtype=torch.float64)),
+    ("a" * 100 + "b", "a" * 100 + "c"),
+])
+def test_two_different_values_never_print_alike(mine, right):
+    text = said(mine, right, rtol=1e-12)
+    given, expected = re.search(r"you gave (.*?), expected (\S*)", text).groups()
+    assert given != expected
+
+
+def test_rounding_is_known_by_its_size():
+    """Noise of one size is one cause, however its digits fall; a larger error is another."""
+    right = torch.linspace(1, 2, 64, dtype=torch.float64)
+    noise = torch.randn(2, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    exact, one, other, large = (wire.Leaf("tensor", right + x, "cpu")
+                                for x in (0, 1e-7 * noise[0], 2e-7 * noise[1], 1e-4 * noise[1]))
+    assert compare.rounded_alike(one, other, exact)
+    assert not compare.rounded_alike(one, large, exact)
+    assert not compare.rounded_alike(exact, other, exact)

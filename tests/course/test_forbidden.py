@@ -26,6 +26,8 @@ NAMES = {"torch.nn.Linear", "torch.nn.functional.linear", "torch.Tensor.softmax"
     ("import torch\ny = torch.ops.aten.linear(1)", 2),
     ("from torch._C import _nn", 1),
     ("import torch\ny = torch._VF.softmax(1)", 2),
+    ("from torch.nn.modules.linear import Linear", 1),
+    ("import torch.nn.modules.linear as m\ny = m.Linear(1, 2)", 2),
     ("from torch import Tensor\ny = Tensor.__mro__[1].softmax(1)", 2),
 ])
 def test_found_in_the_text(source, line):
@@ -86,7 +88,7 @@ def test_methods_are_seen_and_torch_itself_may_call_them():
     with watch, pytest.raises(forbidden.ForbiddenUse):
         x.softmax(-1)
     assert watch.seen[0][1] == "torch.Tensor.softmax"
-    with forbidden.Watch({"torch.nn.functional.linear"}, "another file.py") as elsewhere:
+    with forbidden.Watch({"torch.nn.functional.linear"}, "another file.py", [__file__]) as elsewhere:
         torch.nn.functional.linear(x, x[None])
     assert elsewhere.seen == []
 
@@ -102,6 +104,18 @@ def test_a_use_at_import_is_seen(tmp_path):
         with Grader() as grader:
             found = {v.check.name: v.word for v in grader.grade(LINEAR, tmp_path)}
         assert found["test_forward[float32]"] == "forbidden"
+
+
+def test_a_helper_beside_the_file_may_not_borrow_either(tmp_path):
+    source = LINEAR.solution.read_text("utf-8")
+    (tmp_path / "ex03_linear.py").write_text(
+        source.replace("y = x @ self.weight.T", "y = product(x, self.weight)") + "\n\nfrom .helper import product\n")
+    (tmp_path / "helper.py").write_text(
+        'from torch import nn\n\n\ndef product(x, weight):\n'
+        '    return getattr(nn.functional, "lin" + "ear")(x, weight)\n')
+    with Grader() as grader:
+        found = {v.check.name: v.word for v in grader.grade(LINEAR, tmp_path)}
+    assert found["test_forward[float32]"] == "forbidden" and found["test_flops"] == "passed"
 
 
 def test_torch_is_left_as_it_was():

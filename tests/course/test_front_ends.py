@@ -134,11 +134,11 @@ def test_stubs_leave_work_alone(student):
 class Watching:
     """`python -m grader watch` in a terminal of its own."""
 
-    def __init__(self, folder, **environment):
+    def __init__(self, folder, *options, **environment):
         ours, theirs = pty.openpty()
         self.terminal, self.text = ours, ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "grader", "watch", "3"], cwd=ROOT, stdin=theirs, stdout=theirs,
+            [sys.executable, "-m", "grader", "watch", "3", *options], cwd=ROOT, stdin=theirs, stdout=theirs,
             stderr=theirs, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),    # so that Ctrl-C arrives
             env={**os.environ, "COURSE_EXERCISES": str(folder), "TERM": "dumb",
@@ -184,6 +184,20 @@ def test_watch_grades_each_save_and_can_be_left(student, leave):
         watching.close()
 
 
+def test_watch_opens_with_the_state_and_a_save_ends_a_hanging_check(student):
+    hanging = SOLUTION.replace("y = x @ self.weight.T", "while True: pass")
+    assert hanging != SOLUTION
+    (student / "ex03_linear.py").write_text(hanging, "utf-8")
+    watching = Watching(student, "--timeout", "300")
+    try:
+        watching.until("This is how it stands")
+        watching.until("asking ")
+        (student / "ex03_linear.py").write_text(THREE_MISTAKES, "utf-8")
+        assert "reshape is not a transpose" in " ".join(watching.until("Waiting for a save").split())
+    finally:
+        watching.close()
+
+
 def test_watch_needs_no_file_events(student):
     """A folder replaced behind the watcher's back sends no events, and is seen all the same."""
     watching = Watching(student, WATCHFILES_FORCE_POLLING="true", WATCHFILES_POLL_DELAY_MS="3600000")
@@ -224,6 +238,30 @@ def test_pytest_grades_a_submission_with_hidden_checks(student):
     assert done.returncode == 0
     assert "PASSED tests/hidden/test_ex03_linear.py::" in done.stdout
     assert "PASSED tests/test_ex03_linear.py::test_forward[bfloat16]" in done.stdout
+
+
+def test_a_conftest_among_what_was_handed_in_is_not_run(student):
+    """pytest loads a conftest.py that lies in a folder it is given; a submission is no such folder."""
+    (student / "ex03_linear.py").write_text(SOLUTION.replace("return 2 * batch", "return batch"), "utf-8")
+    (student / "conftest.py").write_text(
+        "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n"
+        "def pytest_pyfunc_call(pyfuncitem):\n    return True\n")
+    for arguments in (["--submission", str(student)], [f"--submission={student}"]):
+        done = _pytest("tests/test_ex03_linear.py", "-k", "flops", *arguments)
+        assert done.returncode == 1 and "1 failed" in done.stdout
+    assert not (student / "ran").exists()
+
+
+def test_what_is_handed_in_is_graded_on_inputs_that_nobody_has_seen(student, tmp_path):
+    """So no table of the public seed's answers helps; the seed is said, to be used again."""
+    (student / "ex03_linear.py").write_text(SOLUTION, "utf-8")
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    shown = [_check("3", "--submission", str(student), "--json", str(file)).stdout for file in files]
+    seeds = [json.loads(file.read_text("utf-8"))["seed"] for file in files]
+    assert seeds[0] != seeds[1] and 0 not in seeds
+    assert all(f"--seed {seed}" in text for seed, text in zip(seeds, shown))
+    again = _check("3", "--submission", str(student), "--seed", str(seeds[0]))
+    assert f"--seed {seeds[0]}" in again.stdout
 
 
 def test_pytest_in_process_stops_in_the_students_line(student):

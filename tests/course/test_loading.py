@@ -11,7 +11,8 @@ import pytest
 from grader import chapters, checks, loader, watch
 from grader.chapters import ROOT, Chapter
 from grader.engine import Grader
-from grader.submission import _Parts, scan_request
+from grader.mistakes import _Parts
+from grader.submission import scan_request
 from grader.worker import Room
 
 FIRST, LAST = Chapter("ex01_first"), Chapter("ex02_last")

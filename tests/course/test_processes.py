@@ -92,6 +92,19 @@ def test_a_students_process_holds_no_answer(tmp_path):
     assert said["test_flops"].output.split() == ["[]"] * 2
 
 
+def test_a_process_that_is_asked_visible_checks_has_no_hidden_ones(tmp_path):
+    """What it prints is shown to whoever handed it in."""
+    (tmp_path / "ex03_linear.py").write_text(SOLUTION + (
+        "\n\nimport gc\n\n\ndef linear_flops(a, b, c):\n"
+        "    print(len([f for f in gc.get_objects() if type(f) is type(lambda: 0)\n"
+        "               and '/hidden/' in f.__code__.co_filename]))\n"
+        "    return 2 * a * b * c\n"), "utf-8")
+    with Grader() as grader:
+        said = {v.check: v.output.split() for v in grader.grade(LINEAR, tmp_path, hidden=True) if v.output}
+    seen = {check.hidden: {int(n) for n in numbers} for check, numbers in said.items()}
+    assert seen[False] == {0}
+
+
 def test_the_zygote_has_one_thread_and_no_reference():
     nursery = Nursery(fork=True)
     worker = nursery.start("worker")
@@ -126,7 +139,7 @@ def test_prints_belong_to_the_check_that_made_them(tmp_path):
         "    global count\n    count += 1\n    print('call', count, 'x' * 10_000)\n"
         "    return right(x, weight, grad_out)\n"), "utf-8")
     with Grader() as grader:
-        said = [v.output.split()[1::3] for v in grader.grade(LINEAR, tmp_path, hidden=True)]
+        said = [v.output.split()[1::3] for v in grader.grade(LINEAR, tmp_path)]
     calls = [int(number) for numbers in said for number in numbers]
-    assert calls == list(range(1, len(calls) + 1)) and len(calls) > 5
+    assert calls == list(range(1, len(calls) + 1)) and len(calls) > 4
     assert max(map(len, said)) < len(calls)

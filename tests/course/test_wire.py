@@ -1,5 +1,6 @@
 """Answers survive the wire, and nothing else is let through."""
 
+import enum
 import io
 import json
 import math
@@ -51,6 +52,15 @@ def test_floats_keep_every_bit():
     assert math.isnan(_send(math.nan).value)
 
 
+class Port(enum.IntEnum):
+    HTTP = 80
+
+
+@pytest.mark.parametrize("mine, right", [(numpy.float64(0.1), 0.1), (Port.HTTP, 80), (numpy.str_("a"), "a")])
+def test_a_kind_of_number_counts_as_the_number(mine, right):
+    assert compare.differences(_send(mine), _send(right), "cpu") == {}
+
+
 def test_facts_about_memory():
     x = torch.arange(6.0)
     tree, _ = wire.encode([x[2:], x + 1], {x.untyped_storage().data_ptr()})
@@ -71,7 +81,7 @@ class Rude:
 REFUSED = {
     "an integer of more than 4,300 digits": 10**5000,
     "a numpy.ndarray": numpy.ones(3),
-    "a numpy.float64": numpy.float64(1),
+    "a numpy.float32": numpy.float32(1),
     "a sparse tensor": torch.ones(2).to_sparse(),
     "meta device": torch.ones(2, device="meta"),
     "a Sly, a subclass of Tensor": torch.ones(2).as_subclass(Sly),
@@ -124,6 +134,9 @@ FORGED = {
     "list that is none": {"kind": "list", "items": {"0": 1}},
     "item that is no pair": {"kind": "list", "items": [["[0]"]]},
     "a list": [],
+    "two of one label": {"kind": "dict", "items": [["a", {"kind": "none"}]] * 2},
+    "a label that is too long": {"kind": "dict", "items": [["a" * 999, {"kind": "none"}]]},
+    "two tensors in one place": {"kind": "list", "items": [["[0]", TENSOR], ["[1]", TENSOR]]},
     "a bool that is neither": {**TENSOR, "dtype": "bool", "shape": [8]},
 }
 

@@ -105,11 +105,12 @@ def test_train_bad_input(impl, draw):
 def test_tokenizer_bad_input(impl, draw):
     """A vocabulary that lacks a byte, a merged token or a special token is refused."""
     whole = vocabulary(pairs("a b"))
-    byteless = {i: token for i, token in whole.items() if token != b"z"}
 
     def refused(name, *arguments):
         return raises(ValueError, lambda: impl.Tokenizer(*arguments), names=name)
-    return {"byte": refused("vocab", byteless, []), "merge": refused("merges", whole, pairs("a c")),
+    byteless = [{i: token for i, token in whole.items() if token != bytes([b])} for b in (0, 122, 255)]
+    return {"byte": [refused("vocab", vocab, []) for vocab in byteless],
+            "merge": refused("merges", whole, pairs("a c")),
             "special": refused("special_tokens", whole, [], [END])}
 
 
@@ -175,6 +176,20 @@ def test_stream_every_cut_special(impl, draw):
         for i in range(len(text) + 1):
             ids = tokenizer.encode_iterable([text[:i], text[i:]])
             found[f"{text[:i]} / {text[i:]}"] = list(ids)
+    return found
+
+
+@devices("cpu")
+def test_stream_every_cut_alone(impl, draw):
+    """So does a text that starts or ends with its only special token, cut before the last sign too."""
+    found = {}
+    for special, texts in [("<| a b |>", ["<| a b |> ab", "ab <| a b |>", "<| a b <| a b |>"]),
+                           ("= b", ["= b ab", "ab = b", "ab= b", "= = b"])]:
+        tokenizer = impl.Tokenizer(vocabulary(pairs("a b"), [special]), pairs("a b"), [special])
+        for text in texts:
+            for i in range(len(text) + 1):
+                ids = tokenizer.encode_iterable([text[:i], text[i:]])
+                found[f"{text[:i]} / {text[i:]}"] = list(ids)
     return found
 
 

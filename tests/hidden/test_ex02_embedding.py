@@ -40,6 +40,13 @@ def test_scalar_ids_refused(impl, draw):
             raises(ValueError, lambda: table(ids - 1), names="ids")]
 
 
+def test_bad_id_is_shown(impl, draw):
+    """The message shows the id that is outside, not another one of the same batch."""
+    table = draw.fill(impl.Embedding(11, 6))
+    return [raises(ValueError, lambda: table(torch.tensor(ids, device=draw.device)), names=shown)
+            for ids, shown in [([3, 0, 47], "47"), ([3, -47, 9], "47"), ([3, -1, 9], "1")]]
+
+
 @points(2)
 def test_backward_any_rank(impl, draw):
     """embedding_backward takes ids of any number of axes, none included, and empty ids."""

@@ -131,7 +131,7 @@ def test_module_of_views(impl, draw):
 
 
 def test_sizes_of_one(impl, draw):
-    """One feature, one head, one token; as many heads as features; a head of its own for each."""
-    return {f"{d_model}, {heads}": draw.fill(impl.MultiHeadAttention(d_model, heads, bias=True, causal=True))(
+    """One feature and one head; as many heads as features; one head for all of them."""
+    return {f"{d_model}, {heads}": draw.fill(impl.MultiHeadAttention(d_model, heads, causal=True))(
                 draw(batch, seq, d_model))
-            for d_model, heads, batch, seq in ((1, 1, 1, 1), (4, 4, 2, 3), (4, 1, 1, 3))}
+            for d_model, heads, batch, seq in ((1, 1, 1, 2), (4, 4, 2, 3), (4, 1, 1, 3))}

@@ -108,6 +108,13 @@ def test_generate_in_other_dtypes(impl, draw, dtype):
     return [len(row) for row in impl.generate(model, PROMPTS, 3, rng=_rng())]
 
 
+def test_generate_without_an_rng(impl, draw):
+    """Without an rng the numbers come from torch's own generator; the same seed, the same text."""
+    model = _model(impl, draw)
+    torch.manual_seed(draw.seed)
+    return [impl.generate(model, PROMPTS, 4, temperature=1.3) for _ in range(2)]
+
+
 def test_generate_lengths(impl, draw):
     """0 new tokens are no tokens, a negative number is refused, and max_seq_len may be filled."""
     model = _model(impl, draw)

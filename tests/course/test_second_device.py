@@ -1,0 +1,58 @@
+"""Every check meant for CUDA answers alike on a device that is not the CPU, which needs no GPU."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from grader import chapters
+from tests.course import second_device
+
+pytestmark = pytest.mark.skipif(bool(second_device.missing()), reason=second_device.missing())
+
+REFUSED = {     # what CUDA refuses as well
+    "a matrix left on the CPU": "x @ torch.ones(3, 3)",
+    "one part of several left on the CPU": "torch.cat([x, torch.ones(3, 3)])",
+    "indices of rows left on the CPU": "torch.nn.functional.embedding(torch.tensor([0]), x)",
+    "a generator of the CPU": "torch.rand(3, generator=torch.Generator(), device=x.device)",
+    "values left on the CPU": "x.index_put_((torch.tensor([0]),), torch.ones(1, 3))",
+    "a NumPy array of its memory": "x.numpy()",
+}
+TAKEN = {
+    "a single number of the CPU": "x * torch.tensor(2.0)",
+    "indices in brackets": "x[torch.tensor([0, 2])]",
+    "copying": "x.copy_(torch.ones(3, 3)).cpu()",
+}
+PROGRAM = """
+import torch
+from tests.course import second_device
+second_device.install()
+x = torch.ones(3, 3, device=second_device.NAME)
+fresh = torch.empty(3, device=second_device.NAME)
+assert fresh.isnan().all(), fresh
+tied = torch.nn.Sequential(torch.nn.Embedding(3, 3), torch.nn.Linear(3, 3, bias=False))
+tied[1].weight = tied[0].weight
+assert tied.to(x.device)[0].weight is tied[1].weight
+"""
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, *arguments], cwd=chapters.ROOT, text=True, capture_output=True,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"})
+
+
+def test_the_device_refuses_what_cuda_refuses():
+    program = PROGRAM
+    for what, expression in REFUSED.items():
+        program += f"try:\n    {expression}\nexcept (RuntimeError, TypeError):\n    pass\n" \
+                   f"else:\n    raise AssertionError('it takes {what}')\n"
+    said = run("-c", program + "\n".join(TAKEN.values()))
+    assert said.returncode == 0, said.stderr
+
+
+@pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
+def test_every_check_answers_alike(chapter):
+    """The reference and its alternatives are right there too, and every known mistake is caught."""
+    said = run("-m", "tests.course.second_device", chapter.stem)
+    assert said.returncode == 0, f"{said.stdout}\n{said.stderr[-2000:]}"
