@@ -155,12 +155,12 @@ def t5_bucket(
                          f"got {num_buckets}")
     if max_distance <= m:
         raise ValueError(f"max_distance must be above {m}, got {max_distance}")
-    start = n * (distance > 0).long() if bidirectional else 0
+    start = n * (distance > 0) if bidirectional else 0
     far = distance.abs() if bidirectional else -distance.clamp(max=0)
     # float32, as in T5: the trained tables were indexed with its rounding
     growth = (far.clamp(min=m).float() / m).log() / math.log(max_distance / m)
     wide = (m + (growth * (n - m)).long()).clamp(max=n - 1)
-    return start + torch.where(far < m, far.long(), wide)
+    return start + torch.where(far < m, far, wide)
     # END SOLUTION
 
 

@@ -218,6 +218,18 @@ def test_out_of_range(impl, draw):
                          names="positions") for name, at in calls.items()}
 
 
+def test_full_length(impl, draw):
+    """An x of exactly max_seq_len rows is turned; one row more is refused, whatever its batch.
+
+    Where positions are left out, the last row stands at seq − 1, and seq is the axis before the
+    features: x.shape[-2].
+    """
+    rope = impl.RoPE(8, 16).to(draw.device)
+    return {"16 rows": rope(draw(2, 16, 8)), "17 rows": raises(
+        ValueError, lambda: rope(draw(2, 17, 8)), names="positions"),
+        "20 sequences of 3 rows": rope(draw(20, 3, 8))}
+
+
 def test_wrong_width(impl, draw):
     """An x whose last axis is not head_dim raises a ValueError that names x.
 

@@ -259,7 +259,7 @@ def test_config_refused(impl, draw):
 def test_rename(impl, draw):
     """rename replaces whole parts of a name, one or several in a row, and leaves the rest alone.
 
-    With dots at both ends, a name has ".h." in it only where h is a whole part: not in ".path.".
+    Split the name at its dots: then h is a part of "h.0" and none of "path.h0".
     """
     state = {name: draw(2) for name in ("h.0.mlp.c_fc.weight", "path.h.1.mlp", "other.0", "x.h")}
     return impl.rename(state, {"h": "blocks", "mlp.c_fc": "up"})

@@ -26,6 +26,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from safetensors.torch import save_file
+from torch.nn import functional as F
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
@@ -39,6 +40,7 @@ from solutions.ex13_transformer import (  # noqa: E402
     use_torch_kernels,
 )
 from solutions.ex14_training import (  # noqa: E402
+    IGNORED,
     AdamW,
     bits_per_byte,
     evaluate,
@@ -143,6 +145,11 @@ def faster_in_bfloat16(device: str) -> bool:
     return took[torch.bfloat16] < took[torch.float32]
 
 
+def torch_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Chapter 05's cross_entropy, by torch's kernel."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+
+
 def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Console) -> Transformer:
     """STEPS steps, from the last checkpoint where there is one; training.csv holds the losses."""
     torch.manual_seed(0)
@@ -171,7 +178,7 @@ def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Co
                 group["lr"] = learning_rate(step, WARMUP, STEPS, PEAK, FLOOR)
             batch = tuple(part.to(device) for part in get_batch(tokens, BATCH, SEQ, rng))
             with mixed:
-                loss, _ = train_step(model, optimizer, [batch])
+                loss, _ = train_step(model, optimizer, [batch], loss=torch_loss)
             recent.append(loss)
             done = step + 1
             progress.update(bar, completed=done, description=f"loss {loss:.3f}")

@@ -7,6 +7,7 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/index.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_as_complex_native.h>
 #include <ATen/ops/view_as_real_native.h>
@@ -30,6 +31,7 @@ bool here(const at::Tensor& t) { return t.device().type() == HERE; }
 struct Memory final : c10::Allocator {
   c10::DataPtr allocate(size_t n) override {
     void* p = n ? std::aligned_alloc(64, (n + 63) / 64 * 64) : nullptr;
+    TORCH_CHECK(p || !n, "out of memory: ", n, " bytes");
     if (p) std::memset(p, 0xFF, n);
     return {p, p, &std::free, c10::Device(HERE, 0)};
   }
@@ -121,7 +123,7 @@ at::Tensor& set_whole(at::Tensor& self, at::Storage storage) {
 // -- everything else: the CPU's kernel, once it is certain that CUDA would have run it
 
 // A device's tensor may be indexed by numbers that lie on the CPU; nothing else mixes the two.
-const std::set<std::string> INDEXING = {"aten::index", "aten::index_put_", "aten::_index_put_impl_"};
+const std::set<std::string> INDEXING = {"aten::index_put_", "aten::_index_put_impl_"};
 
 void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& name = op.schema().operator_name().name;
@@ -145,6 +147,15 @@ void compute(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
               " these on the CPU:", left_behind);
   TORCH_CHECK(!ours || !foreign_generator, name, ": Expected a generator of the tensor's device, found the CPU's");
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
+}
+
+// compute() copies all it is given to the CPU; a text that is looked up in may be larger than memory.
+at::Tensor look_up(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
+  TORCH_CHECK(here(self), "aten::index: indices of a tensor on the CPU must be there too");
+  c10::List<std::optional<at::Tensor>> places;
+  for (const std::optional<at::Tensor>& place : indices)
+    places.push_back(place ? std::optional<at::Tensor>(on_cpu(*place)) : std::nullopt);
+  return at::index(on_cpu(self), places).to(self.device());
 }
 
 int64_t attention_kernel(const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&,
@@ -172,6 +183,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", at::native::unfold);
   m.impl("view_as_complex", at::native::view_as_complex);
   m.impl("view_as_real", at::native::view_as_real);
+  m.impl("index.Tensor", look_up);
   m.impl("_fused_sdp_choice", attention_kernel);
   m.impl("_has_compatible_shallow_copy_type", may_take_data_of);
 }

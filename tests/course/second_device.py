@@ -23,7 +23,8 @@ from grader import chapters, checks, compare, wire
 from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.key import Key
-from grader.submission import edits, scan_request
+from grader.mistakes import edits
+from grader.submission import scan_request
 from grader.worker import Room
 
 NAME = "elsewhere"

@@ -210,6 +210,30 @@ def test_real_configs_are_chapter_13s_presets(repo):
     assert config_from_hf(config_json) == preset
 
 
+def test_a_file_of_several_dtypes(tmp_path):
+    """Refused without a dtype; with one, transformers' numbers."""
+    theirs = hugging("llama")
+    save(theirs, tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    save_file(tensors | {"model.norm.weight": tensors["model.norm.weight"].double()}, file)
+    with pytest.raises(ValueError, match="dtype must be given"):
+        load_pretrained(tmp_path)
+    assert_same_model(load_pretrained(tmp_path, dtype=torch.float32), theirs)
+    save_file(tensors | {"model.norm.weight": tensors["model.norm.weight"].to(torch.int8)}, file)
+    for dtype in (None, torch.float32):
+        with pytest.raises(ValueError, match="no floating-point numbers: norm.weight"):
+            load_pretrained(tmp_path, dtype=dtype)
+
+
+def test_text_where_a_number_should_be_names_the_folder(tmp_path):
+    save(hugging("llama"), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_size": "24"}))
+    with pytest.raises(ValueError, match=tmp_path.name):
+        load_pretrained(tmp_path)
+
+
 def test_gpt2_as_the_hub_has_it(tmp_path):
     """No prefix, no lm_head, and a causal mask in every layer."""
     theirs = hugging("gpt2")
@@ -418,6 +442,26 @@ def test_tokenizer_file_as_gpt2s_on_the_hub(tmp_path):
     file.write_text(json.dumps(saved), "utf-8")
     assert_same_tokens(tmp_path, Tokenizer)
     assert load_tokenizer(tmp_path).merges == expected.merges
+
+
+def test_added_tokens_that_overlap(tmp_path):
+    """The library looks for those that are not normalized first; lesson 01 takes the longest of all."""
+    byte_bpe(tmp_path, pre_tokenizers.ByteLevel(add_prefix_space=False))
+    file = tmp_path / "tokenizer.json"
+    for first, second, kind in ((False, False, Tokenizer), (True, True, Tokenizer),
+                                (False, True, LibraryTokenizer), (True, False, LibraryTokenizer)):
+        rust = tokenizers.Tokenizer.from_file(str(file))
+        rust.add_special_tokens([AddedToken("<|end|>", normalized=first),
+                                 AddedToken("<|end|><|stop|>", normalized=second)])
+        saved = json.loads(rust.to_str())
+        saved["added_tokens"] = [token for token in saved["added_tokens"] if token["content"] != "<|endoftext|>"]
+        other = tmp_path / f"{first}{second}"
+        other.mkdir()
+        (other / "tokenizer.json").write_text(json.dumps(saved), "utf-8")
+        mine, theirs = load_tokenizer(other), tokenizers.Tokenizer.from_file(str(other / "tokenizer.json"))
+        assert type(mine) is kind
+        for text in ("a<|end|><|stop|>b", "<|end|><|end|><|stop|>", "<|stop|><|end|>"):
+            assert mine.encode(text) == theirs.encode(text).ids
 
 
 LLAMA3_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"

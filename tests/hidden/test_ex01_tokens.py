@@ -182,10 +182,15 @@ def test_stream_every_cut_special(impl, draw):
 @devices("cpu")
 def test_stream_every_cut_alone(impl, draw):
     """So does a text that starts or ends with its only special token, cut before the last sign too."""
-    special = ["<| a b |>"]
-    tokenizer = impl.Tokenizer(vocabulary(pairs("a b"), special), pairs("a b"), special)
-    return {f"{text[:i]} / {text[i:]}": list(tokenizer.encode_iterable([text[:i], text[i:]]))
-            for text in ("<| a b |> ab", "ab <| a b |>", "<| a b <| a b |>") for i in range(len(text) + 1)}
+    found = {}
+    for special, texts in [("<| a b |>", ["<| a b |> ab", "ab <| a b |>", "<| a b <| a b |>"]),
+                           ("= b", ["= b ab", "ab = b", "ab= b", "= = b"])]:
+        tokenizer = impl.Tokenizer(vocabulary(pairs("a b"), [special]), pairs("a b"), [special])
+        for text in texts:
+            for i in range(len(text) + 1):
+                ids = tokenizer.encode_iterable([text[:i], text[i:]])
+                found[f"{text[:i]} / {text[i:]}"] = list(ids)
+    return found
 
 
 @devices("cpu")

@@ -96,6 +96,13 @@ def test_ignored_targets_of_other_integers(impl, draw):
             impl.cross_entropy(logits, other, ignore_index=999)]
 
 
+def test_one_loss_past_half_precision(impl, draw):
+    """A loss of 120,000, past float16's largest number, is averaged with others before the cast."""
+    logits = draw(4, 2).to(torch.float16)
+    logits[:, 0], logits[:, 1] = 60_000, -60_000
+    return impl.cross_entropy(logits, torch.tensor([1, 0, 0, 0], device=draw.device))
+
+
 def test_one_class(impl, draw):
     """A vocabulary of one token leaves nothing to learn: loss 0, gradient 0."""
     logits = draw(3, 1).requires_grad_()

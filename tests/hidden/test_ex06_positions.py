@@ -32,6 +32,13 @@ def test_learned_dtypes(impl, draw, dtype):
     return [learned(positions.int()), learned(positions[0, 0])]
 
 
+def test_learned_range_says_the_value(impl, draw):
+    """The error names the position that is out of range, not one that is in it."""
+    learned = impl.LearnedPositions(6, 4)
+    return {value: raises(ValueError, lambda at=at: learned(torch.tensor(at)), names=value)
+            for value, at in {"9": [0, 9, 2], "1": [3, -1, 2], "8": [0, 8, 0]}.items()}
+
+
 def test_learned_left_padding(impl, draw):
     """A left-padded batch: padding is at position 0, and each text starts at 0."""
     learned = draw.fill(impl.LearnedPositions(6, 4))

@@ -47,6 +47,13 @@ def test_left_padding(impl, draw):
     return impl.RoPE(8, 16).to(draw.device)(draw(2, 5, 8), at)
 
 
+def test_no_rows(impl, draw):
+    """No tokens, with and without positions, give no rows, from the shortest table too."""
+    x, at = draw(2, 0, 8), draw.ints(1, 2, 0)
+    return [rope(x, *more) for rope in (impl.RoPE(8, 16).to(draw.device),
+                                        impl.RoPE(8, 1).to(draw.device)) for more in ((), (at,))]
+
+
 def test_non_contiguous(impl, draw):
     """x whose heads were moved by a transpose, so not contiguous, gives the same numbers."""
     x = draw(2, 5, 3, 8).transpose(1, 2)
@@ -126,6 +133,8 @@ def test_bad_limits(impl, draw):
     """Limits of 0 or less, a RoPE of no features or no rows and negative heads are refused."""
     return {"beta_slow": raises(ValueError, lambda: impl.yarn_frequencies(8, 2, 64, beta_slow=0),
                                 names="beta_slow"),
+            "beta_fast": raises(ValueError, lambda: impl.yarn_frequencies(
+                8, 2, 64, beta_fast=2, beta_slow=2), names="beta_fast"),
             "head_dim": [raises(ValueError, call, names="head_dim") for call in
                          (lambda: impl.rope_frequencies(0), lambda: impl.RoPE(0, 4),
                           lambda: impl.RoPE(-2, 4))],
