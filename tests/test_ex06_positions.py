@@ -105,7 +105,7 @@ def test_learned_range(impl, draw):
     Compare the smallest and the largest position with the table before indexing. The last valid one
     is max_seq_len − 1, and −1 would read that row in silence.
     """
-    learned = impl.LearnedPositions(4, 3)
+    learned = impl.LearnedPositions(4, 3).to(draw.device)
 
     def at(*positions):
         return lambda: learned(torch.tensor(positions, device=draw.device))
