@@ -18,7 +18,7 @@ ROUND_TRIPS = {
     "none": None, "bool": True, "int": -(10**50), "float": 0.1, "minus zero": -0.0,
     "str": "naïve 🙂 \ud800", "bytes": bytes(range(256)), "list": [1, [2.5, "x"], ()],
     "dict": {"a": 1, 2: b"x", (1, b"y"): None}, "empty tensor": torch.empty(0, 3),
-    "number": torch.tensor(3.5), "strided": torch.arange(12.0).reshape(3, 4).T,
+    "number": torch.tensor(3.5), "one of a stride": torch.arange(6.0)[::4][1:], "strided": torch.arange(12.0).reshape(3, 4).T,
     "conjugate": torch.randn(3, dtype=torch.complex64).conj(), "parameter": nn.Parameter(torch.ones(2)),
     "ordered": OrderedDict(b=1, a=2), "size": torch.Size([2, 3]), "nan": torch.tensor([math.nan, 1.0]),
     **{name: torch.arange(6).to(dtype).reshape(2, 3) for name, dtype in wire.DTYPES.items()},
