@@ -34,9 +34,8 @@ def check(chapter: str, part: str = "") -> None:
         print("\n" + report.failure(failed, grader.setting))
         if len(every := report.failures(verdicts)) > 1:
             print("\nand\n" + "\n".join(report.in_short(verdict) for verdict in every if verdict != failed))
-    for line in dict.fromkeys(f"  {verdict.word}: {verdict.check.rule}" for verdict in verdicts
-                              if verdict.word in ("todo", "waiting")):
-        print(line)
+    if waiting := next((v for v in verdicts if v.word == "waiting"), None):
+        print(f"  {waiting.facts[0]}")
 
 
 _grader()       # so that it imports torch while the notebook's own cell does

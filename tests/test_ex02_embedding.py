@@ -139,8 +139,8 @@ def test_ids_too_large(impl, draw):
     """
     table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3)
     one = torch.where(ids == ids.max(), 11, ids)
-    return {"id 8 of 11 rows": raises(ValueError, lambda: table(ids * 0 + 8), names="ids"),
-            "id 10 of 11 rows": raises(ValueError, lambda: table(ids * 0 + 10), names="ids"),
+    return {"id 8 of 11 rows": accepts(lambda: table(ids * 0 + 8)),
+            "id 10 of 11 rows": accepts(lambda: table(ids * 0 + 10)),
             "id 11 of 11 rows": raises(ValueError, lambda: table(one), names="ids"),
             "far too large": raises(ValueError, lambda: table(ids + 50_000), names="ids")}
 

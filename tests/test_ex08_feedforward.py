@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import dtypes, points, raises, shares_memory, tolerance
+from grader import accepts, dtypes, points, raises, shares_memory, tolerance
 
 FORBIDDEN = {
     "torch.sigmoid", "torch.sigmoid_", "torch.Tensor.sigmoid", "torch.Tensor.sigmoid_",
@@ -259,8 +259,9 @@ def test_dropout_bad_p(impl, draw):
 
     At p = 1 nothing would survive, and 1 / (1 − p) is a division by zero. NaN is not in [0, 1).
     """
-    return {str(p): raises(ValueError, lambda: impl.Dropout(p), names="p")
-            for p in (0, -0.1, 1.0, 1.5, float("nan"))}
+    refused = {str(p): raises(ValueError, lambda: impl.Dropout(p), names="p")
+               for p in (-0.1, 1.0, 1.5, float("nan"))}
+    return {"0": accepts(lambda: impl.Dropout(0)), **refused}
 
 
 def test_mlp_parameters(impl, draw):

@@ -24,7 +24,7 @@ namespace {
 
 const auto HERE = c10::DeviceType::PrivateUse1;     // the place that torch keeps for a device of one's own
 
-bool here(const at::Tensor& t) { return t.device().type() == HERE; }
+bool here(const at::Tensor& t) { return t.defined() && t.device().type() == HERE; }
 
 // -- memory: the CPU's, filled with bytes that are NaN in every float and -1 in every integer
 

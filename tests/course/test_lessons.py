@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -37,6 +39,20 @@ def test_committed_executed(chapter):
         assert output["output_type"] != "error"
         assert output.get("name") != "stderr"
         assert not [kind for kind in output.get("data", {}) if "javascript" in kind or "plotly" in kind]
+
+
+FINDING = 5     # the first lines of every lesson, which find the course
+
+
+def test_lessons_find_the_course_from_any_folder_in_it():
+    """Editors start kernels in different places; figures and imports are found from each."""
+    found = {"\n".join(_cells(chapter, "code")[0]["source"].splitlines()[:FINDING])
+             for chapter in chapters.chapters()}
+    assert len(found) == 1, "all lessons find it in the same lines"
+    script = found.pop() + "\nassert Path('../assets/course.mplstyle').exists()\nimport grader, exercises"
+    for start in (".", "notebooks", "assets/map"):
+        done = subprocess.run([sys.executable, "-c", script], cwd=chapters.ROOT / start, capture_output=True, text=True)
+        assert done.returncode == 0, (start, done.stderr)
 
 
 @LESSON

@@ -47,13 +47,6 @@ def test_left_padding(impl, draw):
     return impl.RoPE(8, 16).to(draw.device)(draw(2, 5, 8), at)
 
 
-def test_no_rows(impl, draw):
-    """No tokens, with and without positions, give no rows, from the shortest table too."""
-    x, at = draw(2, 0, 8), draw.ints(1, 2, 0)
-    return [rope(x, *more) for rope in (impl.RoPE(8, 16).to(draw.device),
-                                        impl.RoPE(8, 1).to(draw.device)) for more in ((), (at,))]
-
-
 def test_non_contiguous(impl, draw):
     """x whose heads were moved by a transpose, so not contiguous, gives the same numbers."""
     x = draw(2, 5, 3, 8).transpose(1, 2)
