@@ -306,7 +306,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer | LibraryTokenizer:
     one); a LibraryTokenizer for every other. For the first kind: the vocabulary maps tokens,
     spelled by byte_letters, to ids. Merges are pairs of spelled tokens, or in older files one
     string with a space between them. added_tokens are the special tokens: each has a content, which
-    is plain text and not spelled, and an id; some files list them in the vocabulary as well.
+    is plain text and not spelled, and an id; some files list them in the vocabulary as well, others
+    have none (missing or null).
 
     Raises ValueError naming the file where it is missing, damaged or cannot be read rightly.
     """

@@ -107,7 +107,9 @@ def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
             return _other(f"a tensor of dtype {x.dtype}")
         if x.numel() * x.element_size() > MAX_TENSOR or len(body) > MAX_BODY - MAX_TENSOR:
             return _other(f"a tensor of shape {tuple(x.shape)}, too large for an answer")
-        data = x.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
+        # a clone: one number with an odd stride counts as contiguous, and cannot be viewed as bytes
+        data = x.detach().resolve_conj().resolve_neg().cpu().reshape(-1)
+        data = data.clone(memory_format=torch.contiguous_format)
         node = {"kind": "tensor", "dtype": name, "shape": list(x.shape), "at": len(body),
                 "device": x.device.type, "requires_grad": x.requires_grad,
                 "aliases_input": x.untyped_storage().data_ptr() in input_storages}

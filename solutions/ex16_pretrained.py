@@ -379,7 +379,6 @@ def build_model(
     if dtype is None and len(found := {tensor.dtype for tensor in tensors.values()}) > 1:
         raise ValueError(f"dtype must be given where tensors are of several: {sorted(map(str, found))}")
 
-    device = device or "cpu"
     weights = {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
                for name, tensor in tensors.items()}
     model.load_state_dict(weights, strict=False, assign=True)   # a tied head is not among them
@@ -488,7 +487,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer | LibraryTokenizer:
     one); a LibraryTokenizer for every other. For the first kind: the vocabulary maps tokens,
     spelled by byte_letters, to ids. Merges are pairs of spelled tokens, or in older files one
     string with a space between them. added_tokens are the special tokens: each has a content, which
-    is plain text and not spelled, and an id; some files list them in the vocabulary as well.
+    is plain text and not spelled, and an id; some files list them in the vocabulary as well, others
+    have none (missing or null).
 
     Raises ValueError naming the file where it is missing, damaged or cannot be read rightly.
     """

@@ -589,14 +589,23 @@ def test_load_tokenizer(impl, draw):
 def test_load_tokenizer_of_older_files(impl, draw):
     """In older files a merge is one text with a space, and special tokens are in the vocabulary too.
 
-    A pair that is a text is cut at its space: a spelled token has none of its own.
+    A pair that is a text is cut at its space: a spelled token has none of its own. A special token
+    is plain text in the vocabulary too: do not unspell it. added_tokens may be missing or null.
     """
     saved = _tokenizer_json(impl)
     saved["model"]["merges"] = [" ".join(pair) for pair in saved["model"]["merges"]]
     saved["model"]["vocab"]["<|end|>"] = saved["added_tokens"][0]["id"]
     with _tokenizer_folder(saved) as folder:
         tokenizer = impl.load_tokenizer(folder)
-    return {"ids": tokenizer.encode(TEXT), "merges": str(tokenizer.merges)}
+    said = {"ids": tokenizer.encode(TEXT), "merges": str(tokenizer.merges)}
+    content = "<fin｜>"                  # its sign ｜ is no letter of byte_letters
+    saved["model"]["vocab"][content] = saved["model"]["vocab"].pop("<|end|>")
+    saved["added_tokens"][0]["content"] = content
+    with _tokenizer_folder(saved) as folder:
+        said["special beyond ASCII"] = impl.load_tokenizer(folder).encode(f"the{content}")
+    with _tokenizer_folder(_tokenizer_json(impl, added_tokens=None)) as folder:
+        said["no added tokens"] = impl.load_tokenizer(folder).encode(TEXT)
+    return said
 
 
 @points(2)

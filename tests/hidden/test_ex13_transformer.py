@@ -49,6 +49,20 @@ def test_unusual_combinations(impl, draw):
     return said
 
 
+def test_positions_in_a_wider_type(impl, draw):
+    """Positions that are kept in float32 are added in the dtype of the stream, and None is None.
+
+    A loaded model in bfloat16 has such tables: no file holds them.
+    """
+    said, ids = {}, draw.ints(13, 1, 4)
+    for positions in ("sinusoidal", "learned"):
+        model = _model(impl, draw, positions=positions).to(torch.bfloat16)
+        model.positions.float()
+        said[positions] = str(model(ids).dtype)
+    post = impl.Transformer(_config(impl, **POST, positions="none"))
+    return said | {"positions": post.positions is None, "norm": post.norm is None}
+
+
 def test_scaled_rope(impl, draw):
     """rope_scaling and rope_base reach the attention of every layer."""
     ids, said = draw.ints(13, 1, 8), {}

@@ -152,6 +152,14 @@ def test_weights_of_another_dtype(impl, draw):
                                  names="dtype")}
 
 
+def test_the_device_that_is_asked_for(impl, draw):
+    """Weights and tables lie on the device that is asked for: here meta, which has shapes alone."""
+    config = impl.config_from_hf(LLAMA | {"tie_word_embeddings": True})
+    model = impl.build_model(config, impl.convert_llama(_state(draw)), device="meta")
+    return {"weights": sorted({p.device.type for p in model.parameters()}),
+            "tables": sorted({b.device.type for b in model.buffers()})}
+
+
 def test_misshapen_corners(impl, draw):
     """A scalar, a transposed or an empty tensor in a weight's place is listed, and nothing else raised."""
     config = replace(impl.config_from_hf(LLAMA), layers=1)
