@@ -78,17 +78,6 @@ def test_lookup_ranks(impl, draw):
             "(2, 1, 3)": table(draw.ints(11, 2, 1, 3))}
 
 
-def test_lookup_copies(impl, draw):
-    """The vectors are copies, of a single id too: writing to them leaves the table as it was.
-
-    weight[id] of a scalar id is a view of the table. index_select over the flattened ids copies,
-    as does weight[...] with ids on at least one axis.
-    """
-    table = draw.fill(impl.Embedding(11, 6))
-    return {"a single id shares the table's memory": shares_memory(table.weight, table(draw.ints(11, 1)[0])),
-            "five ids share the table's memory": shares_memory(table.weight, table(draw.ints(11, 5)))}
-
-
 def test_lookup_gradient(impl, draw):
     """The gradient reaches the rows that were read, and adds up where an id is repeated.
 

@@ -128,3 +128,14 @@ def test_sizes_of_one(impl, draw):
     """An unembedding of one feature, one token, or both, scores as any other does."""
     sizes = [(1, 1), (1, 7), (7, 1)]
     return [draw.fill(impl.Unembedding(*size, bias=True))(draw(2, size[0])) for size in sizes]
+
+
+def test_lookup_copies(impl, draw):
+    """The vectors are copies, of a single id too: writing to them leaves the table as it was.
+
+    weight[id] of a scalar id is a view of the table. index_select over the flattened ids copies,
+    as does weight[...] with ids on at least one axis.
+    """
+    table = draw.fill(impl.Embedding(11, 6))
+    return {"a single id shares the table's memory": shares_memory(table.weight, table(draw.ints(11, 1)[0])),
+            "five ids share the table's memory": shares_memory(table.weight, table(draw.ints(11, 5)))}
