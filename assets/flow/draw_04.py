@@ -52,7 +52,8 @@ unit, x0, y0 = 22, 100, 404
 x1, y1 = x0 + unit * STD, y0 - unit * MEAN
 parts += [
     f'<path d="M{x0} {y0} L{x1} {y0} L{x1} {y1} Z" fill="#F0F0F0" stroke="{INK}" stroke-width="1.6"/>',
-    text((x0 + x1) / 2, y0 + 18, f"std {number(STD)}"), text(x1 + 6, (y0 + y1) / 2 + 4, f"mean {number(MEAN)}", 13, "start"),
+    text((x0 + x1) / 2, y0 + 18, f"std {number(STD)}"),
+    text(x1 + 6, (y0 + y1) / 2 + 4, f"mean {number(MEAN)}", 13, "start"),
     text((x0 + x1) / 2 - 8, (y0 + y1) / 2 - 6, f"rms {number(RMS)}", 13, "end"),
 ]
 (Path(__file__).parent / "04.svg").write_text(

@@ -34,9 +34,9 @@ def grid(left, top, values, fill, width=25) -> str:
 
 parts = [
     text(180, 20, "1. added to the words", 14, weight="bold"),
-    text(50, 44, "words"), text(180, 44, "positions"), text(306, 44, "sum, into attention"),
-    grid(2, 52, WORDS, GREY, 24), text(112, 96, "+", 18), grid(126, 52, places, BLUE, 27), text(245, 96, "=", 18),
-    grid(256, 52, summed, ORANGE, 26),
+    text(52, 44, "words"), text(177, 44, "positions"), text(302, 44, "sum, into attention"),
+    grid(4, 52, WORDS, GREY, 24), text(112, 96, "+", 18), grid(123, 52, places, BLUE, 27), text(241, 96, "=", 18),
+    grid(252, 52, summed, ORANGE, 25),
     text(180, 150, "3 tokens down, 4 features across", 12.5),
     text(180, 196, "2. added to the scores", 14, weight="bold"),
     text(84, 220, "scores"), text(197, 220, "bias"), text(312, 220, "into softmax"),
