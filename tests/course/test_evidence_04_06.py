@@ -11,6 +11,15 @@ from grader import chapters
 EVIDENCE = chapters.ROOT / "assets" / "evidence"
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """As the scripts have it: with tensors this small, a second thread only waits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def _script(name: str):
     spec = importlib.util.spec_from_file_location("evidence_" + name, EVIDENCE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
