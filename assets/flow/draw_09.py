@@ -61,10 +61,10 @@ def draw() -> str:
     rows = (("query · key", products, 170), ("÷ √3", scores, 204), ("e to that", powers, 238))
     for name, numbers, y in rows:
         parts += label(y, name)
-        parts += [text(x, y, short(n, 1 if n >= 10 else 2)) for x, n in zip(at, numbers)]
+        parts += [text(x, y, short(n)) for x, n in zip(at, numbers)]
         parts += [arrow(x, y + 5, y + 20) for x in at]
     total = sum(powers)
-    parts += label(272, f"÷ sum, {total:.1f}", "= weights")
+    parts += label(272, f"÷ sum, {total:.2f}", "= weights")
     for x, w in zip(at, weights):
         high = 44 * w
         parts += [box(x - 14, 322 - high, 28, high, "#9CC4E0", BLUE), text(x, 272, f"{w:.2f}", weight="bold")]
