@@ -40,6 +40,9 @@ evidence: .venv/student       ## run the experiments again that lessons quote
 stubs: .venv/student          ## write the exercises anew from the solutions
 	$(BIN)/python -m grader stubs
 
+evidence: .venv/student       ## run the experiments again that lessons quote
+	for script in assets/evidence/*.py; do $(BIN)/python $$script || exit 1; done
+
 pictures: .venv/student       ## draw the maps and the README's screen
 	$(BIN)/python assets/map/draw_map.py
 	$(BIN)/python assets/draw_screen.py
