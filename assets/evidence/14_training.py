@@ -4,8 +4,8 @@
 
 One row for each setting and seed; rows that are there are kept, so a run that was stopped goes on. The text is
 the topics of Python's own help(), every tenth held out, as in the lesson; another version of Python has another
-text, and gives slightly other numbers. losses are means of 5 steps where a run has 100, of 10 in longer
-ones. It runs on torch's kernels (lesson 13), which takes half of the time and gives the same but for rounding.
+text, and gives slightly other numbers. losses are means of 10 steps (of one batch: each loss).
+It runs on torch's kernels (lesson 13), which takes half of the time and gives the same but for rounding.
 """
 
 import csv
@@ -35,7 +35,7 @@ from solutions.ex14_training import (  # noqa: E402
 
 TABLE = HERE / "14_training.csv"
 COLUMNS = ["setting", "seed", "highest", "last", "held out", "bits per byte", "losses"]
-SEEDS, STEPS, LLAMA_STEPS = range(5), 200, 500
+SEEDS, STEPS, PEAK, LLAMA_STEPS = range(5), 200, 0.005, 500
 LLAMA = ModelConfig(vocab_size=1024, d_model=160, layers=2, heads=4, kv_heads=2, d_ff=528, max_seq_len=64,
                     tie_embeddings=True)
 SMALL = ModelConfig(vocab_size=256, d_model=64, layers=4, heads=4, d_ff=160, max_seq_len=32, tie_embeddings=True)
@@ -80,7 +80,7 @@ def small(raw, seed, norm=True, config=SMALL, **options):
         model.norm = nn.Identity()
         for block in model.blocks:
             block.norm1 = block.norm2 = nn.Identity()
-    return train(model, lambda step: get_batch(raw, 8, 32, rng), 100, 0.015, **{"warmup": 20} | options)
+    return train(model, lambda step: get_batch(raw, 8, 32, rng), STEPS, PEAK, **{"warmup": 20} | options)
 
 
 def constant(raw, seed, rate, adam=False):
@@ -119,7 +119,7 @@ def measure(setting: str, seed: int, docs: str, held: str) -> dict:
         kind, rate = setting.split()
         return row(setting, seed, constant(raw, seed, float(rate), kind == "AdamW"), 10)
     if setting in SMALL_SETTINGS:
-        return row(setting, seed, small(raw, seed, **SMALL_SETTINGS[setting]), 5)
+        return row(setting, seed, small(raw, seed, **SMALL_SETTINGS[setting]), 10)
     if "text" not in _TOKENS:
         _TOKENS["tokenizer"] = tokenizer = Tokenizer(*train_bpe(docs, vocab_size=1024))
         _TOKENS["text"] = torch.tensor(tokenizer.encode(docs), dtype=torch.uint16)
