@@ -3,7 +3,7 @@ PYTHON ?= python3
 PROMPT ?= The for statement
 BIN := .venv/bin
 
-.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket
+.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence
 
 check: .venv/student          ## grade exercises/ and show the board
 	$(BIN)/python -m grader check
@@ -36,6 +36,9 @@ pocket: .venv/student         ## train the pocket model again, or on from where 
 
 stubs: .venv/student          ## write the exercises anew from the solutions
 	$(BIN)/python -m grader stubs
+
+evidence: .venv/student       ## run the experiments again that lessons quote
+	for script in assets/evidence/*.py; do $(BIN)/python $$script || exit 1; done
 
 pictures: .venv/student       ## draw the maps and the README's screen
 	$(BIN)/python assets/map/draw_map.py
