@@ -1,24 +1,16 @@
-"""Trains the pocket model on the documentation that ships with Python, with the course's own code.
+"""Trains the pocket model on docstrings, with the course's own code.
 
     python assets/pocket/train.py [--device cuda]        (or: make pocket)
 
-The text is cut into documents: the topics of help() and the docstrings of the standard library.
-Every twentieth is held out. Chapter 01 makes the tokens, chapter 13 the model, chapter 14 trains it.
+text.py beside it says what is read. Chapter 01 makes the tokens, chapter 13 the model, chapter 14 trains it.
 A run that is stopped goes on where its last checkpoint is. What it writes beside this file is laid
 out as Hugging Face lays out a Llama, so that `transformers` reads it too.
 """
 
 import argparse
-import ast
 import csv
 import json
-import math
-import random
 import sys
-import sysconfig
-import warnings
-from collections import Counter, defaultdict
-from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -31,12 +23,13 @@ from torch.nn import functional as F
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.pocket.text import split  # noqa: E402
 from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
+from solutions.ex09_attention import attention_weights, causal_mask  # noqa: E402
 from solutions.ex13_transformer import (  # noqa: E402
     POCKET,
     Transformer,
     count_parameters,
-    flops_per_token,
     use_torch_kernels,
 )
 from solutions.ex14_training import (  # noqa: E402
@@ -51,67 +44,28 @@ from solutions.ex14_training import (  # noqa: E402
     save_checkpoint,
     train_step,
 )
-from solutions.ex15_generation import generate  # noqa: E402
-from solutions.ex16_pretrained import (  # noqa: E402
-    LLAMA,
-    byte_letters,
-    load_pretrained,
-    load_tokenizer,
-    rename,
-)
+from solutions.ex16_pretrained import LLAMA, byte_letters, load_tokenizer, rename  # noqa: E402
 
 END = "<|endoftext|>"
-BATCH, SEQ, STEPS, WARMUP = 8, POCKET.max_seq_len, 1200, 100
-PEAK, FLOOR, WEIGHT_DECAY, DROPOUT = 2e-3, 1e-4, 0.1, 0.1
-EVERY = 100                                      # steps between validations, and checkpoints
+# Steps, sequences in each, their length, and the share of them that is made to repeat.
+STAGES = [(1200, 16, 64, 0.75), (400, 8, 128, 0.4), (4000, 8, 512, 0.125)]
+STEPS = sum(steps for steps, *_ in STAGES)
+WARMUP, FALL = 100, 300                          # the rate rises, stays, and falls in the last steps
+PEAK, FLOOR, WEIGHT_DECAY = 2e-3, 1e-4, 0.1
+EVERY = 100                                      # steps between rows of training.csv, and checkpoints
+GLANCE = 8192                                    # held-out tokens that such a row is measured on
 RUN = HERE / "run"                               # what a stopped run goes on from
-ELSEWHERE = {"test", "tests", "idlelib", "site-packages", "dist-packages", "lib2to3", "turtledemo",
-             "pydoc_data", "encodings", "__pycache__"}
-
-
-def documents() -> list[str]:
-    """The topics of help() and the standard library's docstrings, each once, in a fixed order."""
-    from pydoc_data.topics import topics
-    found = [topics[name] for name in sorted(topics)]
-    library = Path(sysconfig.get_path("stdlib"))
-    for path in sorted(library.rglob("*.py")):
-        if not ELSEWHERE & set(path.relative_to(library).parts):
-            found += docstrings(path)
-    return list(dict.fromkeys(found))
-
-
-def docstrings(path: Path) -> list[str]:
-    """The docstrings of a module, its classes and its functions, from 40 characters on."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    with warnings.catch_warnings(action="ignore"):
-        tree = ast.parse(path.read_bytes())
-    texts = [ast.get_docstring(node) or "" for node in ast.walk(tree) if isinstance(node, documented)]
-    return [text for text in texts if len(text) >= 40]
-
-
-def split() -> tuple[list[str], list[str]]:
-    """The documents to train on, shuffled, and the twentieth that is held out."""
-    texts = documents()
-    random.Random(0).shuffle(texts)
-    return [text for i, text in enumerate(texts) if i % 20], texts[::20]
 
 
 def joined(texts: list[str]) -> str:
     return "".join(text + END for text in texts)
 
 
-def ids(tokenizer: Tokenizer, texts: list[str]) -> torch.Tensor:
-    return torch.tensor(tokenizer.encode(joined(texts)))
-
-
-def trained_tokenizer(texts: list[str], console: Console) -> Tokenizer:
-    """Chapter 01's tokenizer of this text; read from tokenizer.json where one was made before."""
-    if (HERE / "tokenizer.json").exists():
-        return load_tokenizer(HERE)
-    with console.status("training the tokenizer"):
-        tokenizer = Tokenizer(*train_bpe(joined(texts), POCKET.vocab_size, [END]), [END])
-    write_tokenizer(tokenizer)
-    return tokenizer
+def trained_tokenizer(texts: list[str]) -> Tokenizer:
+    """Chapter 01's tokenizer of the texts; read from RUN where one was made before."""
+    if not (RUN / "tokenizer.json").exists():
+        write_tokenizer(Tokenizer(*train_bpe(joined(texts), POCKET.vocab_size, [END]), [END]))
+    return load_tokenizer(RUN)
 
 
 def write_tokenizer(tokenizer: Tokenizer) -> None:
@@ -128,10 +82,26 @@ def write_tokenizer(tokenizer: Tokenizer) -> None:
     rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     rust.decoder = decoders.ByteLevel()
     rust.add_special_tokens([AddedToken(END, normalized=False, special=True)])
-    rust.save(str(HERE / "tokenizer.json"))
-    (HERE / "tokenizer_config.json").write_text(json.dumps({
+    rust.save(str(RUN / "tokenizer.json"))
+    (RUN / "tokenizer_config.json").write_text(json.dumps({
         "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": END,
         "clean_up_tokenization_spaces": False, "model_max_length": POCKET.max_seq_len}, indent=2) + "\n")
+
+
+def read(console: Console) -> dict:
+    """The tokens of both parts of the text, how many texts and bytes they were; kept in RUN."""
+    RUN.mkdir(exist_ok=True)
+    if not (RUN / "tokens.pt").exists():
+        with console.status("fetching and splitting the text"):
+            texts, held_out = split(RUN / "wheels")
+        with console.status("training the tokenizer"):
+            tokenizer = trained_tokenizer(texts)
+        with console.status("encoding the text"):
+            parts = {"training": texts, "held out": held_out}
+            torch.save({"texts": parts, "tokens": {
+                name: torch.tensor(tokenizer.encode(joined(part)), dtype=torch.int16)
+                for name, part in parts.items()}}, RUN / "tokens.pt")
+    return torch.load(RUN / "tokens.pt")
 
 
 def faster_in_bfloat16(device: str) -> bool:
@@ -145,57 +115,128 @@ def faster_in_bfloat16(device: str) -> bool:
     return took[torch.bfloat16] < took[torch.float32]
 
 
-def torch_loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Chapter 05's cross_entropy, by torch's kernel."""
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
+def attention_in_float32(model: Transformer) -> None:
+    """Torch's attention takes four times as long in bfloat16 as in float32 on a CPU: leave it in float32."""
+    def wide(attend):
+        def attend_wide(q, k, v, mask=None):
+            with torch.autocast(q.device.type, enabled=False):
+                return attend(q.float(), k.float(), v.float(), mask)
+        return attend_wide
+    for block in model.blocks:
+        block.attention.attend = wide(block.attention.attend)
 
 
-def train(tokens: torch.Tensor, held_out: torch.Tensor, device: str, console: Console) -> Transformer:
+def stage(step: int) -> list:
+    """Sequences, their length, and the share that repeats."""
+    for steps, *what in STAGES:
+        if step < steps:
+            return what
+        step -= steps
+
+
+def repeating_batch(tokens: torch.Tensor, batch: int, seq: int, share: float, rng: torch.Generator):
+    """get_batch's, but a share of the sequences is one short piece, again and again.
+
+    The piece has 4 … seq / 2 tokens: by turns the start of the sequence, or tokens from random places
+    of the text. Those cannot be guessed when they come first, and so are not learned from there.
+    """
+    inputs, targets = get_batch(tokens, batch, seq, rng)
+    for row in torch.nonzero(torch.rand(batch, generator=rng) < share).flatten().tolist():
+        length = int(torch.randint(4, seq // 2 + 1, (), generator=rng))
+        drawn = row % 2 == 0
+        piece = inputs[row, :length].clone()
+        if drawn:
+            piece = tokens[torch.randint(len(tokens), (length,), generator=rng)].long()
+        repeated = piece.repeat(seq // length + 2)[:seq + 1]
+        inputs[row], targets[row] = repeated[:-1], repeated[1:]
+        if drawn:
+            targets[row, :length - 1] = IGNORED
+    return inputs, targets
+
+
+def torch_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Chapter 05's loss, by torch's kernel."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED)
+
+
+@torch.no_grad()
+def induction(model: Transformer, copies: int = 4, length: int = 64) -> tuple[float, float, torch.Tensor]:
+    """The loss of random tokens and of the same again, and each head's induction score (layers, heads).
+
+    A head's score is the weight it gives, in the second copy, to the token that followed in the first.
+    """
+    piece = torch.randint(POCKET.vocab_size - 1, (copies, length), generator=torch.Generator().manual_seed(1))
+    ids = piece.repeat(1, 2).to(next(model.parameters()).device)
+    losses = F.cross_entropy(model(ids)[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
+    x, scores = model.embedding(ids), []
+    for block in model.blocks:
+        q, k, _ = block.attention.project(block.norm1(x))
+        weights = attention_weights(q, k.repeat_interleave(q.shape[1] // k.shape[1], dim=1),
+                                    causal_mask(ids.shape[1]).to(ids.device))
+        scores.append(weights.diagonal(1 - length, dim1=-2, dim2=-1)[..., 1:].mean((0, 2)))
+        x = block(x)
+    return losses[:, :length - 1].mean().item(), losses[:, length:].mean().item(), torch.stack(scores)
+
+
+def train(tokens: torch.Tensor, held_out: torch.Tensor, held_out_bytes: int, device: str,
+          console: Console) -> Transformer:
     """STEPS steps, from the last checkpoint where there is one; training.csv holds the losses."""
     torch.manual_seed(0)
-    model = use_torch_kernels(Transformer(replace(POCKET, dropout=DROPOUT))).to(device)
+    model = use_torch_kernels(Transformer(POCKET)).to(device)
+    if device == "cpu":
+        attention_in_float32(model)
     optimizer = AdamW(parameter_groups(model, WEIGHT_DECAY), PEAK, betas=(0.9, 0.95))
     rng = torch.Generator().manual_seed(0)
-    RUN.mkdir(exist_ok=True)
     checkpoint, log, start = RUN / "checkpoint", RUN / "training.csv", 0
     if checkpoint.exists():
         start = load_checkpoint(checkpoint, model, optimizer, rng)
     rows = list(csv.reader(log.open()))[1:] if start else []
     rows = [row for row in rows if int(row[0]) <= start]
-    flops = 3 * flops_per_token(POCKET, SEQ) * BATCH * SEQ * (STEPS - start)
+    read_so_far = int(rows[-1][1]) if rows else 0
     bfloat16 = faster_in_bfloat16(device)
     mixed = torch.autocast(device, torch.bfloat16, enabled=bfloat16)
-    console.print(f"{count_parameters(POCKET):,} parameters, {len(tokens):,} tokens; from step {start} to {STEPS}: "
-                  f"{(STEPS - start) * BATCH * SEQ:,} tokens, about {flops:.1e} FLOPs on {device}"
-                  f"{', products in bfloat16' if bfloat16 else ''}")
+    console.print(f"{count_parameters(POCKET):,} parameters, {len(tokens):,} tokens; from step {start} to {STEPS} "
+                  f"on {device}{', products in bfloat16' if bfloat16 else ''}")
     columns = [TextColumn("step {task.completed}"), BarColumn(), TextColumn("{task.description}"),
                TimeElapsedColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=STEPS, completed=start)
         recent = []
         for step in range(start, STEPS):
+            held = min(max(step - WARMUP, 0), STEPS - FALL - WARMUP)      # steps at the peak so far
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(step, WARMUP, STEPS, PEAK, FLOOR)
-            batch = tuple(part.to(device) for part in get_batch(tokens, BATCH, SEQ, rng))
+                group["lr"] = learning_rate(step - held, WARMUP, WARMUP + FALL, PEAK, FLOOR)
+            batch, seq, share = stage(step)
+            inputs, targets = repeating_batch(tokens, batch, seq, share, rng)
             with mixed:
-                loss, _ = train_step(model, optimizer, [batch], loss=torch_loss)
+                loss, _ = train_step(model, optimizer, [(inputs.to(device), targets.to(device))],
+                                     loss=torch_cross_entropy)
             recent.append(loss)
+            read_so_far += batch * seq
             done = step + 1
             progress.update(bar, completed=done, description=f"loss {loss:.3f}")
             if done % EVERY == 0 or done == STEPS:
-                validation = evaluate(model, held_out.to(device), SEQ)
-                rows.append([done, f"{sum(recent) / len(recent):.4f}", f"{validation:.4f}"])
+                glance = held_out[:GLANCE + 1].to(device)
+                nats = evaluate(model, glance, POCKET.max_seq_len)
+                first, second, scores = induction(model)
+                rows.append([done, read_so_far, f"{sum(recent) / len(recent):.4f}", f"{nats:.4f}",
+                             f"{bits_per_byte(nats, len(held_out), held_out_bytes):.4f}",
+                             f"{first - second:.4f}", f"{scores.max():.4f}"])
                 recent = []
-                save_checkpoint(checkpoint, model, optimizer, done, rng)
                 with log.open("w", newline="") as file:
-                    csv.writer(file).writerows([["step", "training loss", "validation loss"], *rows])
-                progress.console.print(f"step {done}: training {rows[-1][1]}, validation {rows[-1][2]}")
+                    csv.writer(file).writerows([["step", "tokens", "training loss", "held-out loss",
+                                                 "held-out bits per byte", "gap of the second copy",
+                                                 "best induction score"], *rows])
+                save_checkpoint(checkpoint, model, optimizer, done, rng)
+                progress.console.print(*rows[-1])
     (HERE / "training.csv").write_text(log.read_text())
     return model
 
 
 def export(model: Transformer) -> None:
-    """config.json and model.safetensors in bfloat16, named as Hugging Face names a Llama's."""
+    """The tokenizer; config.json and model.safetensors in bfloat16, named as Hugging Face names a Llama's."""
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (HERE / name).write_bytes((RUN / name).read_bytes())
     tensors = {name: tensor.to("cpu", torch.bfloat16).contiguous()
                for name, tensor in hf_names(model.state_dict()).items()
                if name != "lm_head.weight"}              # tied: saved once
@@ -216,89 +257,21 @@ def hf_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return rename(state, {ours: theirs for theirs, ours in LLAMA.items()})
 
 
-def trigram_bits(train_on: bytes, test_on: bytes) -> float:
-    """Bits per byte of a model that knows how often each byte followed each two, and one, and none.
-
-    Each of the three counts is mixed with the next shorter one, by Witten and Bell's weights (1991).
-    """
-    followers = [defaultdict(Counter) for _ in range(3)]
-    for i in range(2, len(train_on)):
-        for known, table in enumerate(followers):
-            table[train_on[i - known:i]][train_on[i]] += 1
-    bits = 0.0
-    for i in range(2, len(test_on)):
-        chance = 1 / 256
-        for known, table in enumerate(followers):
-            seen = table.get(test_on[i - known:i])
-            if seen:
-                chance = (seen[test_on[i]] + len(seen) * chance) / (seen.total() + len(seen))
-        bits -= math.log2(chance)
-    return bits / (len(test_on) - 2)
-
-
-def write_card(texts: list[str], held_out: list[str], tokens: int, held_out_tokens: torch.Tensor) -> None:
-    """README.md: what the model is, what it was measured at, and what it says, unselected."""
-    model = use_torch_kernels(load_pretrained(HERE, dtype=torch.float32))
-    tokenizer = load_tokenizer(HERE)
-    loss = evaluate(model, held_out_tokens, SEQ)
-    held_out_bytes = joined(held_out).encode()
-    with (HERE / "training.csv").open() as file:
-        rows = list(csv.reader(file))[1:]
-    end = tokenizer.encode(END)
-    samples = []
-    for seed, prompt in enumerate(["The for statement", "Return ", "class "]):
-        [new] = generate(model, [tokenizer.encode(prompt)], 80, stop=end, temperature=0.8, top_p=0.95,
-                         rng=torch.Generator().manual_seed(seed))
-        samples.append("```text\n" + prompt + tokenizer.decode(new).rstrip() + "\n```\n")
-    version, steps = ".".join(map(str, sys.version_info[:3])), int(rows[-1][0])
-    guess = math.log(POCKET.vocab_size)
-    guess_bits, own_bits = (bits_per_byte(nats, len(held_out_tokens), len(held_out_bytes))
-                            for nats in (guess, loss))
-    trigram = trigram_bits(joined(texts).encode(), held_out_bytes)
-    (HERE / "README.md").write_text(f"""\
-# The pocket model
-
-A Llama of {count_parameters(POCKET):,} parameters, made by this course's own code: chapter 01's tokenizer,
-chapter 13's `Transformer(POCKET)`, chapter 14's training. It knows Python's documentation a
-little. It is for looking into, not for relying on: what it says about Python is often wrong.
-
-- **Files.** `config.json`, `model.safetensors` (bfloat16), `tokenizer.json`: laid out as Hugging Face
-  lays out a Llama, so `transformers` loads this folder too.
-- **Data.** The topics of Python {version}'s `help()` and the docstrings of its standard library
-  (PSF License): {len(texts):,} documents, {tokens:,} tokens of {POCKET.vocab_size:,} kinds. One document in twenty,
-  {len(held_out):,} of them with {len(held_out_tokens):,} tokens, was held out. No document is there twice, but
-  some docstrings differ from others in a word or two, so a little of what was held out is familiar.
-- **Training.** {steps:,} steps of {BATCH} x {SEQ} tokens, {steps * BATCH * SEQ / tokens:.1f} times over the text;
-  AdamW, learning rate up to {PEAK:g}, dropout {DROPOUT:g}; seed 0; products in bfloat16
-  where the machine is faster at them. `training.csv` has the losses on the way.
-
-| on the held-out documents | nats per token | bits per byte |
-|---|---|---|
-| a guess, ln {POCKET.vocab_size:,} | {guess:.2f} | {guess_bits:.2f} |
-| bytes, each by the two before it | | {trigram:.2f} |
-| this model, weights in bfloat16 | {loss:.2f} | {own_bits:.2f} |
-
-`make pocket` trains it again. A run that is stopped goes on from its last checkpoint. Another version of Python
-has other documentation, and so gives another model.
-
-## What it says
-
-The first sample for each prompt (seeds 0, 1, 2; temperature 0.8, top-p 0.95, at most 80 tokens):
-
-{chr(10).join(samples)}""", "utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    device = parser.parse_args().device
+    parser.add_argument("--threads", type=int, help="how many torch may use on a CPU that others use too")
+    asked = parser.parse_args()
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
     console = Console()
-    texts, held_out = split()
-    tokenizer = trained_tokenizer(texts, console)
-    with console.status("encoding the text"):
-        tokens, held_out_tokens = ids(tokenizer, texts), ids(tokenizer, held_out)
-    export(train(tokens, held_out_tokens, device, console))
-    write_card(texts, held_out, len(tokens), held_out_tokens)
+    found = read(console)
+    tokens, held_out = found["tokens"].values()
+    held_out_bytes = len(joined(found["texts"]["held out"]).encode())
+    export(train(tokens, held_out, held_out_bytes, asked.device, console))
+    from assets.pocket.card import write_card  # which imports this file
+    with console.status("measuring the model and its baselines"):
+        write_card(found)
 
 
 if __name__ == "__main__":
