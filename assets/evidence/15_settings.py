@@ -3,11 +3,7 @@
     python assets/evidence/15_settings.py        writes 15_settings.csv, resumable
 
 A row is one setting and one seed; each seed continues six prompts of its own. Rows of another pocket model are dropped.
-<<<<<<< HEAD
 The rows "the five passages" are those of assets/five_passages.txt, which were written for the course, one each.
-=======
-The rows "written by a person" are the five passages of assets/five_passages.txt, one each.
->>>>>>> main
 """
 
 import csv
