@@ -1,4 +1,4 @@
-"""What each way of choosing the next token does to a text of the pocket model: how much of it repeats, how probable it is.
+"""What each way of choosing the next token does to the pocket model's texts: how much repeats, how probable it is.
 
     python assets/evidence/15_settings.py        writes 15_settings.csv, resumable
 
