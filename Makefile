@@ -40,8 +40,9 @@ stubs: .venv/student          ## write the exercises anew from the solutions
 evidence: .venv/student       ## run the experiments again that lessons quote
 	for script in assets/evidence/*.py; do $(BIN)/python $$script || exit 1; done
 
-pictures: .venv/student       ## draw the maps and the README's screen
+pictures: .venv/student       ## draw the maps, the lessons' drawings and the README's screen
 	$(BIN)/python assets/map/draw_map.py
+	for script in assets/flow/draw_*.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/python assets/draw_screen.py
 
 .venv/student: requirements.txt

@@ -6,7 +6,7 @@
 from math import exp, sqrt
 from pathlib import Path
 
-WORDS = ["the", "cat", "saw", "her", "kitten"]
+WORDS = ["the", "cat", "saw", "her", "play"]
 QUERIES = [[2, 0, 0, 0], [0, 2, 0, 0], [0, 0, 2, 0]]                    # heads 0, 1, 2
 KEYS = [[0, 1, 0, 0], [2, 0, 0, 1], [0, 2, 0, 0], [1, 1, 0, 0], [0, 0, 2, 0]]
 VALUES = [[0, 0, 0, 0], [4, 0, 0, 0], [0, 4, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0]]
