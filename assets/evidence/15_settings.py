@@ -1,9 +1,9 @@
-"""What each way of choosing the next token does to a text of the pocket model: how much of it repeats, how probable it is.
+"""What each way of choosing the next token does to the pocket model's texts: how much repeats, how probable it is.
 
     python assets/evidence/15_settings.py        writes 15_settings.csv, resumable
 
 A row is one setting and one seed; each seed continues six prompts of its own. Rows of another pocket model are dropped.
-The rows "written by a person" are the five passages of assets/five_passages.txt, one each.
+The rows "the five passages" are those of assets/five_passages.txt, which were written for the course, one each.
 """
 
 import csv
@@ -22,7 +22,7 @@ from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E
 FILE, POCKET = HERE / "15_settings.csv", HERE.parent / "pocket"
 COLUMNS = ["model", "setting", "seed", "repeated", "surprise", "tail"]
 NEW, RUN, FRONT = 64, 4, 100        # new tokens a text, the length of a run, ranks that are not the tail
-PERSON = "written by a person"
+PASSAGES = "the five passages"
 SETTINGS = [{"temperature": 0}, {"temperature": 0, "repetition_penalty": 1.3}, {"temperature": 0.5},
             {"temperature": 1}, {"temperature": 1.5}, {"top_k": 10}, {"top_p": 0.9}, {"min_p": 0.1}]
 PROMPTS = [
@@ -70,7 +70,7 @@ def main() -> None:
     there = {(row["setting"], row["seed"]) for row in rows}
     todo = [(setting, seed) for seed in range(len(PROMPTS)) for setting in [None, *SETTINGS]]
     for done, (setting, seed) in enumerate(todo, 1):
-        name = PERSON if setting is None else name_of(setting)
+        name = PASSAGES if setting is None else name_of(setting)
         if (name, str(seed)) not in there:
             found = row_of(model, tokenizer, setting, seed)
             rows.append(dict(zip(COLUMNS, (mark, name, seed, *(f"{x:.4f}" for x in found)), strict=True)))
