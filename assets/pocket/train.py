@@ -48,9 +48,9 @@ from solutions.ex16_pretrained import LLAMA, byte_letters, load_tokenizer, renam
 
 END = "<|endoftext|>"
 # Steps, sequences in each, their length, and the share of them that is made to repeat.
-STAGES = [(1200, 16, 64, 0.75), (400, 8, 128, 0.4), (4000, 8, 512, 0.125)]
+STAGES = [(1200, 16, 64, 0.75), (400, 8, 128, 0.4), (4000, 4, 512, 0.125)]
 STEPS = sum(steps for steps, *_ in STAGES)
-WARMUP, FALL = 100, 300                          # the rate rises, stays, and falls in the last steps
+WARMUP, FALL = 100, 1400                         # the rate rises, stays, and falls in the last steps
 PEAK, FLOOR, WEIGHT_DECAY = 2e-3, 1e-4, 0.1
 EVERY = 100                                      # steps between rows of training.csv, and checkpoints
 GLANCE = 8192                                    # held-out tokens that such a row is measured on
