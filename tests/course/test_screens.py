@@ -199,6 +199,13 @@ def test_hints_are_the_lessons_own():
         assert "logsumexp" in said[0] and said[1] in text
 
 
+@pytest.mark.parametrize("chapter, part", [("12", "CrossBlock"), ("11", "RollingKVCache"), ("15", "decode_steps"),
+                                           ("04", "rms_norm_backward"), ("09", "causal_mask")])
+def test_a_hint_is_about_the_part_that_was_asked_for(chapter, part):
+    first, asked = (hints.hint(chapters.find(chapter), name) for name in ("1", part))
+    assert asked != first or part in first
+
+
 def test_every_part_that_is_to_be_written_has_hints():
     for chapter in chapters.chapters():
         for part, _ in parts(chapter):
