@@ -33,7 +33,7 @@ def check(chapter: str, part: str = "") -> None:
     if failed := report.first_failure(verdicts):
         print("\n" + report.failure(failed, grader.setting))
         if len(every := report.failures(verdicts)) > 1:
-            print("\nand\n" + "\n".join(report.in_short(verdict) for verdict in every if verdict != failed))
+            print("\nand\n" + report.in_short([verdict for verdict in every if verdict != failed]))
     if waiting := next((v for v in verdicts if v.word == "waiting"), None):
         print(f"  {waiting.facts[0]}")
 

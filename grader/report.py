@@ -43,14 +43,20 @@ def failure(verdict: Verdict, setting: Setting, folder: Path | None = None) -> s
     return "\n".join(lines)
 
 
-def in_short(verdict: Verdict) -> str:
-    """One failure in a line or two: its name, and the mistake or what differs."""
-    what = verdict.mistake or " ".join(verdict.facts)
-    name = "the whole file" if verdict.whole else verdict.check.name
-    said = " ".join(f"{name} · {verdict.word}: {_printable(what[:CUT])}".split())
-    lines = textwrap.wrap(said, WIDTH - 4, subsequent_indent="    ")
-    cut = [*lines[:1], f"{lines[1][:WIDTH - 6]} …"] if len(lines) > 2 else lines
-    return "\n".join(f"  {line}" for line in cut)
+def in_short(verdicts: list[Verdict]) -> str:
+    """Failures of one chapter in short: what each says, once, and the checks that say it."""
+    said: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        what = _printable((verdict.mistake or " ".join(verdict.facts))[:CUT])
+        name = "the whole file" if verdict.whole else verdict.check.name
+        said.setdefault(f"{verdict.word}: {what}", []).append(name)
+    lines = []
+    for what, names in said.items():
+        words = textwrap.wrap(" ".join(what.split()), WIDTH - 4)
+        cut = [words[0], f"{words[1][:WIDTH - 6]} …"] if len(words) > 2 else words
+        lines += [f"  {line}" for line in cut]
+        lines += [f"      {line}" for line in textwrap.wrap(", ".join(names), WIDTH - 8)]
+    return "\n".join(lines)
 
 
 def _labelled(label: str, text: str, most: int) -> list[str]:
@@ -176,8 +182,8 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
         said += f"\n\n{failure(failed[0], setting, folder)}"
     if every:
         for chapter in results:
-            if short := [in_short(v) for v in failed[1:] if v.check.chapter == chapter.stem]:
-                said += f"\n\n{chapter.stem}\n" + "\n".join(short)
+            if mine := [verdict for verdict in failed if verdict.check.chapter == chapter.stem]:
+                said += f"\n\n{chapter.stem}\n{in_short(mine)}"
     elif len(failed) > 1:
         said += f"\n(and {len(failed) - 1} more: python -m grader check --all lists them)"
     return f"{said}\n\n{next_step(results, folder)}"

@@ -35,12 +35,12 @@ def test_solution_passes_every_check(chapter, grader):
 
 
 @EVERY_CHAPTER
-def test_stub_is_all_to_do(chapter, tmp_path):
+@pytest.mark.parametrize("grader", SEEDS[:1], indirect=True, ids=lambda seed: f"seed{seed}")
+def test_stub_is_all_to_do(chapter, grader, tmp_path):
     (tmp_path / chapter.exercise.name).write_text(
         chapters.make_stub(chapter.solution.read_text("utf-8")), "utf-8")
-    with Grader() as grader:
-        for verdict in grader.grade(chapter, tmp_path, hidden=True):
-            assert verdict.word == "todo", f"{verdict.check.name}: {verdict}"
+    for verdict in grader.grade(chapter, tmp_path, hidden=True):
+        assert verdict.word == "todo", f"{verdict.check.name}: {verdict}"
 
 
 @EVERY_CHAPTER

@@ -179,7 +179,7 @@ def test_watch_grades_each_save_and_can_be_left(student, leave):
         watching.type(b"\n")
         assert "all passed" in watching.until("Waiting for a save")
         watching.type(leave)
-        assert watching.process.wait(10) == 0
+        assert watching.process.wait(60) == 0
     finally:
         watching.close()
 

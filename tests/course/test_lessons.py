@@ -1,17 +1,21 @@
 """The rules of a lesson that a program can see. What a lesson teaches, a reader has to judge."""
 
+import base64
+import io
 import json
 import re
 import subprocess
 import sys
 
 import pytest
+from PIL import Image
 
 from grader import chapters
 from tests.course.fresh_notebooks import same_text
+from tests.course.phone import NOTE
 
 MOST_BYTES, MOST_CODE_LINES, MOST_COLUMNS, MOST_TEXT_LINES = 500 * 1024, 20, 76, 15
-LEAST_PROSE, LEAST_FIGURES = 0.40, 3
+LEAST_PROSE, LEAST_FIGURES, LEAST_PX, LEAST_LINKS = 0.40, 3, 9, 4
 LESSON = pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
 
 
@@ -73,6 +77,45 @@ def test_mostly_prose_with_figures(chapter):
     figures = [output for cell in _cells(chapter, "code") for output in cell["outputs"]
                if "image/png" in output.get("data", {})]
     assert len(figures) >= LEAST_FIGURES
+
+
+@LESSON
+def test_figures_can_be_read_on_a_phone(chapter):
+    """No text under 9 px on a page 360 px wide; run_notebooks has measured each figure as it was drawn."""
+    for number, cell in enumerate(_cells(chapter)):
+        for output in cell.get("outputs", ()):
+            if picture := output.get("data", {}).get("image/png"):
+                note = Image.open(io.BytesIO(base64.b64decode(picture))).text.get(NOTE)
+                assert note, f"cell {number}: not measured; run python -m tests.course.run_notebooks {chapter.number}"
+                assert float(note) >= LEAST_PX, f"cell {number}: text of {note} px"
+
+
+def test_drawings_can_be_read_on_a_phone():
+    for path in sorted((chapters.ROOT / "assets" / "flow").glob("*.svg")):
+        text = path.read_text("utf-8")
+        width = float(re.search(r'viewBox="\S+ \S+ (\S+)', text)[1])
+        sizes = [float(size) for size in re.findall(r'font-size[=:]"?\s*([\d.]+)', text)]
+        assert sizes and min(sizes) * min(1, 360 / width) >= LEAST_PX, (path.name, width, min(sizes))
+
+
+LINK = re.compile(r"!?\[[^\]]*\]\([^)\s]+\)")
+
+
+@LESSON
+def test_what_is_named_is_linked(chapter):
+    """Every paper, lesson and exercise file in the text is a link, and every link within the course leads somewhere."""
+    links = 0
+    for cell in _cells(chapter, "markdown"):
+        bare = LINK.sub("", cell["source"])
+        assert not re.findall(r"(?i)arxiv[: ]*\d{4}\.\d{4,5}|\b\d{4}\.\d{5}\b", bare), cell["source"]
+        assert not re.findall(r"(?i)\blessons? \d\d\b", bare), cell["source"]
+        assert not re.findall(r"\bexercises/ex\d\d_\w+\.py", bare), cell["source"]
+        for target in re.findall(r"\]\(([^)\s#]+)", cell["source"]):
+            if target.startswith("http"):
+                links += 1
+            else:
+                assert (chapter.notebook.parent / target).exists(), target
+    assert links >= LEAST_LINKS
 
 
 @LESSON

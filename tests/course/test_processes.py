@@ -123,7 +123,7 @@ def test_front_ends_import_no_torch():
 
 def test_inputs_are_the_same_in_every_process(tmp_path):
     """A wrong answer is wrong in the same words, run after run."""
-    (tmp_path / "ex03_linear.py").write_text(SOLUTION.replace("y = _times", "y = -_times"), "utf-8")
+    (tmp_path / "ex03_linear.py").write_text(SOLUTION.replace("y = x @", "y = -x @"), "utf-8")
 
     def said(**options):
         with Grader(**options) as grader:

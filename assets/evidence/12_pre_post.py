@@ -1,0 +1,122 @@
+"""Trains the three models of lesson 12's rhyme from five seeds each, and writes 12_pre_post.csv.
+
+    python assets/evidence/12_pre_post.py        (or: make evidence)
+
+One row for each model and seed. Rows that are there already are kept, so a run that was stopped
+goes on. The code is the lesson's own: blocks of chapter 12, Adam with a rate of 0.003, 50 steps.
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from solutions.ex04_normalization import LayerNorm  # noqa: E402
+from solutions.ex08_feedforward import MLP  # noqa: E402
+from solutions.ex09_attention import MultiHeadAttention, causal_mask  # noqa: E402
+from solutions.ex12_block import PostNormBlock, PreNormBlock  # noqa: E402
+
+TABLE = HERE / "12_pre_post.csv"
+SETTINGS = [("pre", 12), ("post", 12), ("post", 2)]
+SEEDS = range(5)
+STEPS, BATCH, SEQ, RATE = 50, 8, 16, 3e-3
+COLUMNS = ["order", "blocks", "seed", "cosine before", "cosine after",
+           "gradient of block 1 before", "gradient of block 1 after", "losses"]
+
+LINES = [("house", "that Jack built"), ("malt", "that lay in"), ("rat", "that ate"),
+         ("cat", "that killed"), ("dog", "that worried"),
+         ("cow with the crumpled horn", "that tossed"), ("maiden all forlorn", "that milked"),
+         ("man all tattered and torn", "that kissed"),
+         ("priest all shaven and shorn", "that married"),
+         ("cock that crowed in the morn", "that woke"),
+         ("farmer sowing his corn", "that kept"),
+         ("horse and the hound and the horn", "that belonged to")]
+
+
+def rhyme() -> list[str]:
+    words = []
+    for n in range(1, 13):
+        verse = [f"the {who} {did}" for who, did in reversed(LINES[:n])]
+        words += ["this", "is", *" ".join(verse).split()]
+    return words
+
+
+class Guesser(nn.Module):
+    """The lesson's model: an embedding, blocks, a last norm where they are pre-norm, logits."""
+
+    def __init__(self, kind: str, layers: int, vocab: int, seq: int = SEQ):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, 32)
+        self.places = nn.Parameter(torch.randn(seq, 32))
+        make = {"pre": lambda: PreNormBlock(LayerNorm(32), MultiHeadAttention(32, 4, bias=True),
+                                            LayerNorm(32), MLP(32, 64, "gelu")),
+                "post": lambda: PostNormBlock(32, 4, 64)}[kind]
+        self.blocks = nn.ModuleList(make() for _ in range(layers))
+        self.norm = LayerNorm(32) if kind == "pre" else nn.Identity()
+        self.unembed = nn.Linear(32, vocab)
+        self.mask = causal_mask(seq)
+
+    def stream(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embed(ids) + self.places
+        for block in self.blocks:
+            x = block(x, mask=self.mask)
+        return x
+
+    def loss(self, ids: torch.Tensor) -> torch.Tensor:
+        logits = self.unembed(self.norm(self.stream(ids[:, :-1])))
+        return nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def first_gradient(model: Guesser, rows: torch.Tensor) -> float:
+    model.zero_grad()
+    model.loss(rows).backward()
+    return model.blocks[0].feed_forward.down.weight.grad.norm().item()
+
+
+def alike(x: torch.Tensor) -> float:
+    return nn.functional.cosine_similarity(x[:, 1:], x[:, :1], dim=-1).mean().item()
+
+
+def measure(kind: str, layers: int, seed: int) -> list[str]:
+    """One row of the table: a model of its own, trained from this seed."""
+    words = rhyme()
+    vocab = sorted(set(words))
+    ids = torch.tensor([vocab.index(word) for word in words])
+    rows, windows = ids.unfold(0, SEQ + 1, SEQ + 1)[:8], ids.unfold(0, SEQ + 1, 1)
+    torch.manual_seed(seed)
+    model = Guesser(kind, layers, len(vocab))
+    gradients, cosines = [first_gradient(model, rows)], [alike(model.stream(rows[:, 1:]))]
+    adam, losses = torch.optim.Adam(model.parameters(), lr=RATE), []
+    for _ in range(STEPS):
+        loss = model.loss(windows[torch.randint(len(windows), (BATCH,))])
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        losses.append(loss.item())
+    gradients.append(first_gradient(model, rows))
+    cosines.append(alike(model.stream(rows[:, 1:])))
+    return [kind, str(layers), str(seed), *(f"{cosine:.3f}" for cosine in cosines),
+            *(f"{gradient:.2e}" for gradient in gradients), " ".join(f"{loss:.3f}" for loss in losses)]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    done = list(csv.reader(TABLE.open()))[1:] if TABLE.exists() else []
+    for kind, layers in SETTINGS:
+        for seed in SEEDS:
+            if [kind, str(layers), str(seed)] in (row[:3] for row in done):
+                continue
+            done.append(measure(kind, layers, seed))
+            with TABLE.open("w", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows([COLUMNS, *done])
+            print(f"12_pre_post: {len(done)} of {len(SETTINGS) * len(SEEDS)}, {kind}-norm,"
+                  f" {layers} blocks, seed {seed}: last loss {done[-1][-1].split()[-1]}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

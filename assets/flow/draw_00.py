@@ -1,0 +1,82 @@
+"""Draws lesson 00's toy numbers on their way: a table, the line of memory, and two heads.
+
+    python assets/flow/draw_00.py
+"""
+
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+HERE = Path(__file__).resolve().parent
+FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+WIDTH = 360
+parts: list[str] = []
+
+
+def text(x, y, words, anchor="start", size=13, bold=False):
+    parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
+                 f'{" font-weight=" + chr(34) + "bold" + chr(34) if bold else ""}>{escape(str(words))}</text>')
+
+
+def cell(x, y, width, height, words="", fill="#FFFFFF", edge=1, size=13):
+    parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" '
+                 f'stroke="#000000" stroke-width="{edge}"/>')
+    text(x + width / 2, y + height / 2 + 4.5, words, "middle", size)
+
+
+def arrow(x1, y1, x2, y2):
+    parts.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="#000000" '
+                 'stroke-width="1.4" marker-end="url(#tip)"/>')
+
+
+def save(number, height, title):
+    (HERE / f"{number}.svg").write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" font-family="{FONT}" role="img">\n<title>{escape(title)}</title>\n'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>\n'
+        f'<rect width="{WIDTH}" height="{height}" fill="#FFFFFF"/>\n' + "\n".join(parts) + "\n</svg>\n", "utf-8")
+
+
+COLOURS = ["#BFE3F7", "#F9D9A0", "#FBF6B8", "#EBCBDD"]
+words = ["dogs", "chase", "small", "cats"]
+heads, features = 2, 6
+size = features // heads
+x = [[10 * word + feature for feature in range(features)] for word in range(len(words))]
+line = [number for row in x for number in row]
+word, feature = 2, 3
+place = word * features + feature
+
+
+def table(left, top, rows, marked=None):
+    for i, row in enumerate(rows):
+        for j, number in enumerate(row):
+            cell(left + 32 * j, top + 24 * i, 32, 24, number, COLOURS[number // 10],
+                 2.6 if number == marked else 1)
+
+
+text(10, 20, f"x: {len(words)} words of {features} features", bold=True)
+for i, name in enumerate(words):
+    text(62, 49 + 24 * i, name, "end")
+table(70, 32, x, x[word][feature])
+text(272, 97, f"x[{word}, {feature}] = {x[word][feature]}")
+
+arrow(166, 132, 166, 152)
+text(176, 147, "row after row")
+text(10, 172, f"memory: one line of {len(line)} places", bold=True)
+for i, number in enumerate(line):
+    cell(12 + 14 * i, 182, 14, 24, "", COLOURS[number // 10])
+cell(12 + 14 * place, 182, 14, 24, "", "#000000")
+for i in range(0, len(line), features):
+    text(12 + 14 * i + 7, 222, i, "middle", 12)
+text(12 + 14 * place + 7, 242, f"place {word}·{features} + {feature}·1 = {place}", "middle")
+
+arrow(166, 252, 166, 272)
+text(176, 267, f"cut {features} features in {heads}, then swap")
+text(10, 294, f"{heads} heads, {len(words)} words, {size} features", bold=True)
+for head in range(heads):
+    left = 70 + 140 * head
+    text(left + 48, 314, f"head {head}", "middle")
+    table(left, 322, [row[head * size:(head + 1) * size] for row in x], x[word][feature])
+for i, name in enumerate(words):
+    text(62, 339 + 24 * i, name, "end")
+save("00", 430, "A table of four words and six features, its line of memory, and the two heads cut from it")

@@ -1,0 +1,75 @@
+"""Draws lesson 02's toy numbers on their way: ids, rows of a table, vectors, and scores back.
+
+    python assets/flow/draw_02.py
+"""
+
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+HERE = Path(__file__).resolve().parent
+FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+WIDTH = 360
+parts: list[str] = []
+
+
+def text(x, y, words, anchor="start", size=13, bold=False):
+    parts.append(f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"'
+                 f'{" font-weight=" + chr(34) + "bold" + chr(34) if bold else ""}>{escape(str(words))}</text>')
+
+
+def cell(x, y, width, height, words="", fill="#FFFFFF", edge=1, size=13):
+    parts.append(f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" '
+                 f'stroke="#000000" stroke-width="{edge}"/>')
+    text(x + width / 2, y + height / 2 + 4.5, words, "middle", size)
+
+
+def arrow(x1, y1, x2, y2):
+    parts.append(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="#000000" '
+                 'stroke-width="1.4" marker-end="url(#tip)"/>')
+
+
+def save(number, height, title):
+    (HERE / f"{number}.svg").write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
+        f'height="{height}" font-family="{FONT}" role="img">\n<title>{escape(title)}</title>\n'
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>\n'
+        f'<rect width="{WIDTH}" height="{height}" fill="#FFFFFF"/>\n' + "\n".join(parts) + "\n</svg>\n", "utf-8")
+
+
+WORDS = ["the", "dog", "bites", "man", "a", "cat"]
+TABLE = [[0.0, 0.0, 0.0, 0.9], [0.9, 0.2, 0.3, 0.0], [0.3, 0.1, 0.9, 0.0],
+         [0.2, 0.9, 0.3, 0.0], [0.0, 0.0, 0.0, 0.8], [0.8, 0.1, 0.2, 0.0]]
+COLOURS = ["#D6EAF5", "#F9D9A0", "#D9EFDF", "#EBCBDD", "#FFFFFF", "#FFFFFF"]
+TEXT = ["the", "dog", "bites", "the", "man"]
+ids = [WORDS.index(word) for word in TEXT]
+scores = [sum(a * b for a, b in zip(TABLE[1], row)) for row in TABLE]
+
+
+def brief(number):
+    return f"{number:.1f}".lstrip("0") if number else "0"
+
+
+text(8, 20, f"{len(ids)} ids", bold=True)
+text(106, 20, f"table ({len(TABLE)}, {len(TABLE[0])})", bold=True)
+text(250, 20, f"vectors ({len(ids)}, {len(TABLE[0])})", bold=True)
+for v, row in enumerate(TABLE):
+    for j, number in enumerate(row):
+        cell(110 + 25 * j, 34 + 26 * v, 25, 26, brief(number), COLOURS[v], size=12)
+for p, i in enumerate(ids):
+    top = 47 + 26 * p
+    text(44, top + 18, TEXT[p], "end", 12)
+    cell(48, top, 22, 26, i, COLOURS[i])
+    arrow(71, top + 13, 108, 47 + 26 * i)
+    arrow(211, 47 + 26 * i, 248, top + 13)
+    for j, number in enumerate(TABLE[i]):
+        cell(250 + 25 * j, top, 25, 26, brief(number), COLOURS[i], size=12)
+
+text(8, 226, "The way back: one vector, all rows", bold=True)
+for j, number in enumerate(TABLE[1]):
+    cell(8 + 25 * j, 238, 25, 26, brief(number), COLOURS[1], size=12)
+text(120, 256, "· each row of the table =")
+for v, (word, score) in enumerate(zip(WORDS, scores)):
+    cell(8 + 56 * v, 276, 56, 26, f"{score:.2f}", COLOURS[v])
+    text(36 + 56 * v, 318, word, "middle")
+save("02", 330, "Five ids fetch five rows of a table of six; one vector is scored against all six rows")
