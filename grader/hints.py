@@ -6,6 +6,7 @@ import re
 from grader.chapters import Chapter, close, signatures
 
 FOLD = re.compile(r"<details><summary>Hint (\d)[^<]*</summary>\s*(.*?)\s*</details>", re.S)
+LINK = re.compile(r"\[([^\]]*)\]\([^)\s]+\)")
 HEADING = re.compile(r"^### Exercise (\d+): (.*)$", re.M)
 
 
@@ -24,7 +25,8 @@ def hint(chapter: Chapter, part: str, number: int = 1) -> str:
     hints = exercise["hints"]
     if number not in hints:
         raise ValueError(f"this exercise has the hints {', '.join(map(str, hints))}, got {number}")
-    said = f"{exercise['title']}, hint {number} of {len(hints)}\n\n{hints[number]}"
+    words = LINK.sub(r"\1", hints[number])       # a terminal has no use for where a link leads
+    said = f"{exercise['title']}, hint {number} of {len(hints)}\n\n{words}"
     if number + 1 in hints:
         said += f"\n\nThe next one: python -m grader hint {chapter.number} {part} {number + 1}"
     return said
