@@ -61,7 +61,8 @@ for r, (key, label, form, fill) in enumerate(ROWS):
         if r:
             arrow(x + 46, top - 21)
 height = 54 + 48 * len(ROWS) + 12
-text(10, height - 14, f"One is 40 times as steep; steps: {both[0][2]['share']:.2f} and {both[1][2]['share']:.2f} of the rate".replace("-", "−"))
+shares = " and ".join(f"{made[2]['share']:.2f}" for made in both).replace("-", "−")
+text(10, height - 14, f"One is 40 times as steep; steps: {shares} of the rate")
 (HERE / "14.svg").write_text(
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
     f'font-family="{FONT}" role="img">\n<title>Each weight has a slope, a running mean of its slopes and a ruler; '
