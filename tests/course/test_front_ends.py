@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import termios
@@ -131,6 +132,12 @@ def test_stubs_leave_work_alone(student):
 
 # -- watch ---------------------------------------------------------------------------------------
 
+def _own_terminal() -> None:
+    """So that Ctrl-C arrives, also where these tests were started in the background, which ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 class Watching:
     """`python -m grader watch` in a terminal of its own."""
 
@@ -140,7 +147,7 @@ class Watching:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "grader", "watch", "3", *options], cwd=ROOT, stdin=theirs, stdout=theirs,
             stderr=theirs, start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),    # so that Ctrl-C arrives
+            preexec_fn=_own_terminal,
             env={**os.environ, "COURSE_EXERCISES": str(folder), "TERM": "dumb",
                                 "COLUMNS": "100", **environment})
         os.close(theirs)
