@@ -10,6 +10,8 @@ import re
 import tempfile
 from pathlib import Path
 
+import nbval.kernel
+from jupyter_client.manager import KernelManager
 from nbval.plugin import IPyNbCell
 
 from tests.course.stubs import fresh
@@ -25,6 +27,16 @@ _folder = tempfile.TemporaryDirectory(prefix="stubs-")
 def pytest_configure(config):
     os.environ["COURSE_EXERCISES"] = str(fresh(Path(_folder.name)))
     IPyNbCell.compare_outputs = compare_outputs
+    if os.name == "posix":
+        nbval.kernel.KernelManager = kernel_manager
+
+
+def kernel_manager(**options) -> KernelManager:
+    """A kernel reached by sockets that are files of its own.
+
+    TCP ports are picked before the kernel binds them: kernels that start together may pick the same, and one dies.
+    """
+    return KernelManager(transport="ipc", ip=str(Path(tempfile.mkdtemp(dir=_folder.name)) / "kernel"), **options)
 
 
 def compare_outputs(cell, test, ref, skip_compare=None):
