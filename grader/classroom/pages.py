@@ -9,7 +9,6 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from itertools import groupby
 from pathlib import Path
 
 import jinja2
@@ -115,16 +114,22 @@ def _chapter(cell: dict) -> dict:
 
 
 def _cards(verdicts: list[dict], chapter: Chapter) -> list[dict]:
-    """Failures of visible checks; one that fails alike in several precisions is told once."""
-    def what(verdict: dict) -> tuple:
-        return _function(verdict), verdict["verdict"], verdict["mistake"]
-    cards = []
-    for (function, _, _), alike in groupby(verdicts, what):
-        first, *others = alike
-        cards.append({**first, "function": function, "facts": first["facts"][:FACTS],
-                      "kinds": [v["check"].partition("[")[2].rstrip("]") for v in (first, *others) if "[" in v["check"]],
-                      "lines": _telling(first["lines"], chapter)})
-    return cards
+    """Failures of visible checks, each thing once: what has the same cause stands below the first of its kind."""
+    checks: dict[tuple, dict] = {}
+    for verdict in verdicts:
+        name, _, kind = verdict["check"].rstrip("]").partition("[")
+        check = checks.setdefault((name, verdict["verdict"], verdict["mistake"]), {
+            **verdict, "function": name, "kinds": [], "alike": [], "facts": verdict["facts"][:FACTS],
+            "lines": _telling(verdict["lines"], chapter)})
+        check["kinds"] += [kind] if kind else []
+    cards: dict[tuple, dict] = {}
+    for key, check in checks.items():
+        cause = (check["mistake"],) if check["mistake"] else ("", *check["facts"], *map(str, check["lines"])) \
+            if check["lines"] else key
+        first = cards.setdefault(cause, check)
+        if first is not check:
+            first["alike"].append(check)
+    return list(cards.values())
 
 
 def _telling(lines: list[dict], chapter: Chapter) -> list[dict]:
@@ -153,7 +158,8 @@ def _words(cell: dict) -> str:
     count = Counter(v["verdict"] for v in cell["verdicts"])
     if count.keys() == {"passed"}:
         return f"all {count['passed']} checks passed"
-    return ", ".join(f"{count[word]} {'to do' if word == 'todo' else word}" for word in WORDS if count[word])
+    many = {"todo": "to do", **{word: f"{word}s" for word in ("error", "timeout") if count[word] > 1}}
+    return ", ".join(f"{count[word]} {many.get(word, word)}" for word in WORDS if count[word])
 
 
 # -- the class ------------------------------------------------------------------------------------
@@ -193,7 +199,7 @@ def _mistakes(students: dict[str, list[dict]]) -> list[dict]:
 
 
 def _look(students: dict[str, list[dict]]) -> list[dict]:
-    """Cells that a person should look at: files that are not there, or that no check could be asked of."""
+    """Cells that a person should look at: files with another name, or that no check could be asked of."""
     found = []
     for name, own in students.items():
         for cell in own:
