@@ -165,12 +165,16 @@ def _words(cell: dict) -> str:
 # -- the class ------------------------------------------------------------------------------------
 
 def _class_chapter(chapter: Chapter, students: dict[str, list[dict]]) -> dict:
-    """A chapter's checks over the class: who got what, and the share of those asked that failed."""
+    """A chapter's checks over the class: who got what, and the share of those asked that did not pass.
+
+    A file that no check could be asked of is a failure of its own, and not one of each check.
+    """
     graded = {name: cell for name, own in students.items() for cell in own
               if cell["chapter"] == chapter and cell["state"] == "graded"}
     every = sum(own_cell["chapter"] == chapter for own in students.values() for own_cell in own)
+    asked = {name: cell for name, cell in graded.items() if not any(v["whole"] for v in cell["verdicts"])}
     said: dict[tuple, dict] = {}
-    for name, cell in graded.items():
+    for name, cell in asked.items():
         for verdict in cell["verdicts"]:
             check = said.setdefault((verdict["hidden"], _function(verdict)), {**verdict, "got": {}})
             # Of several precisions the first that failed speaks for the check.
@@ -182,8 +186,8 @@ def _class_chapter(chapter: Chapter, students: dict[str, list[dict]]) -> dict:
         not_passed = len(check["got"]) - count["passed"]
         checks.append({**check, "number": number, "function": function, "count": count,
                        "rate": round(100 * not_passed / len(check["got"])), "not_passed": not_passed})
-    return {"chapter": chapter, "graded": graded, "missing": every - len(graded), "checks": checks,
-            **_sum(list(graded.values()))}
+    return {"chapter": chapter, "graded": list(graded), "asked": asked.keys(), "missing": every - len(graded),
+            "checks": checks, **_sum(list(graded.values()))}
 
 
 def _mistakes(students: dict[str, list[dict]]) -> list[dict]:
@@ -204,7 +208,7 @@ def _look(students: dict[str, list[dict]]) -> list[dict]:
     for name, own in students.items():
         for cell in own:
             whole = next((v for v in cell["verdicts"] if v["whole"]), None)
-            if cell["state"] == "missing" or whole or cell["note"]:
+            if whole or cell["note"]:
                 found.append({"student": name, "chapter": cell["chapter"], "word": whole["verdict"] if whole else
                               cell["state"], "why": cell["note"] or " ".join(whole["facts"] if whole else [])})
     return found

@@ -79,6 +79,7 @@ def a_class() -> list[dict]:
     for verdict in by["ken", "ex05_softmax"]["verdicts"]:
         verdict.update(verdict="error", points=0.0, facts=[HOSTILE], output=HOSTILE * 400, mistake="", lines=[
             {"file": "ex05_softmax.py", "line": 3, "function": HOSTILE, "text": HOSTILE}])
+    by["ken", "ex05_softmax"]["points"] = 0.0
     return found
 
 
@@ -189,7 +190,7 @@ def test_one_failure_in_several_precisions_is_told_once(tmp_path):
     assert raw.count("it differs") == 1 and "float32, float64" in raw
     assert "Linear computes <code>x @ W.T</code>." in raw and "Transpose." in raw
     # For the instructor it is one check, that one student of one did not pass.
-    assert "100 % <span class=\"soft\">(1)</span>" in (tmp_path / "class.html").read_text("utf-8")
+    assert "100 % (1)" in Seen(tmp_path / "class.html").text
 
 
 def test_a_run_without_walls_says_so_on_top(tmp_path):
