@@ -1,7 +1,7 @@
 """What is handed back: a page for each student, and one of the whole class for the instructor.
 
 Each page is one file that asks for nothing else: no script, no font, no picture. Every text may be a
-stranger's. It is escaped, its control characters are shown and not sent, and its length is limited.
+stranger's. It is escaped, its control characters are shown as codes, and its length is limited.
 Of a hidden check a student sees the verdict and the rule, and nothing that was asked or answered.
 """
 
@@ -67,12 +67,11 @@ def _pen() -> jinja2.Environment:
 
 
 def _shown(value, most: int = MOST):
-    """A text as it may stand on a page: control characters as pictures or codes, and no more than `most`."""
+    """A text as it may stand on a page: control characters as codes, and no more than `most` characters."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    cut = value[:most].expandtabs(4)
-    return "".join(c if c.isprintable() or c == "\n" else chr(0x2400 + ord(c)) if c < " "
-                   else f"\\u{ord(c):04x}" for c in cut) + (" …" if len(value) > most else "")
+    text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in value[:most].expandtabs(4))
+    return text + (" …" if len(value) > most else "")
 
 
 def _prose(text: str) -> Markup:

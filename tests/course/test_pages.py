@@ -162,7 +162,7 @@ def test_what_a_stranger_wrote_is_shown_and_not_obeyed(run):
         assert "<b>bold" not in raw and "<b>link" not in raw and "\x1b" not in raw and "\u202e" not in raw
     text = Seen(run / "feedback" / "ken.html").text
     assert "<script>alert(1)</script>" in text and "{{ 7 * 7 }}" in text
-    assert "\u241b[2J\u2400\\u202e" in text and "\\ud800" in text
+    assert r"\x1b[2J\x00\u202e" in text and r"\ud800" in text
     assert len(text) < 60_000           # of one text as long as it likes, a little is shown
     assert "<b>link</b>" in Seen(run / "class.html").text
 
@@ -171,6 +171,21 @@ def test_a_file_that_cannot_be_loaded_is_one_failure_with_its_line(run):
     text = " ".join(Seen(run / "feedback" / "hedy.html").text.split())
     assert text.count("'(' was never closed") == 1 and "std = math.sqrt(2 / (" in text
     assert text.count("No check could be asked of this file.") == 1
+    # Nor has she failed each check: 19 of 20 are counted, and her row says why.
+    text = Seen(run / "class.html").text
+    assert "20 handed in" in text and text.count("hedyno check could be asked") == 1
+    counts = re.findall(r"(\d+) passed", text.partition("03 linear")[2].partition("05 softmax")[0])
+    assert counts and max(map(int, counts)) <= 19
+
+
+def test_a_file_that_only_hidden_checks_cannot_be_asked_of_says_no_more_than_that(tmp_path):
+    graded = next(one for one in a_class() if one["student"] == "ada")
+    for verdict in graded["verdicts"]:
+        if verdict["hidden"]:
+            verdict.update(verdict="crashed", whole=True, facts=[SECRET])
+    pages.write(tmp_path, [graded], MANIFEST)
+    raw = (tmp_path / "feedback" / "ada.html").read_text("utf-8")
+    assert "The hidden checks could not be asked of this file." in raw and SECRET not in raw
 
 
 def test_a_missing_file_says_what_was_looked_for_and_what_was_there(run):
@@ -181,14 +196,14 @@ def test_a_missing_file_says_what_was_looked_for_and_what_was_there(run):
 
 def test_one_failure_in_several_precisions_is_told_once(tmp_path):
     one = {"check": "test_forward[float32]", "hidden": False, "verdict": "wrong", "points": 0.0, "of_points": 1.0,
-           "rule": "Linear computes `x @ W.T`.", "hint": "Transpose.", "mistake": "", "facts": ["it differs"],
+           "rule": "Linear computes `x @ W.T`, if in<out.", "hint": "Transpose.", "mistake": "", "facts": ["it differs"],
            "lines": [], "whole": False, "output": "", "seconds": 0.0}
     graded = {"student": "ada", "chapter": "ex03_linear", "state": "graded", "note": "", "points": 0.0,
               "of_points": 2.0, "verdicts": [one, {**one, "check": "test_forward[float64]"}]}
     pages.write(tmp_path, [graded], MANIFEST)
     raw = (tmp_path / "feedback" / "ada.html").read_text("utf-8")
     assert raw.count("it differs") == 1 and "float32, float64" in raw
-    assert "Linear computes <code>x @ W.T</code>." in raw and "Transpose." in raw
+    assert "Linear computes <code>x @ W.T</code>, if in&lt;out." in raw and "Transpose." in raw
     # For the instructor it is one check, that one student of one did not pass.
     assert "100 % (1)" in Seen(tmp_path / "class.html").text
 
@@ -241,7 +256,7 @@ def test_what_the_course_itself_knows_makes_no_pair(tmp_path):
 
 def test_files_that_cannot_be_compared_are_in_no_pair(tmp_path):
     odd = {"nul": b"\0", "latin": b"# \xe9\nx = 1", "syntax": b"def f(:", "deep": b"x = " + b"(" * 5000,
-           "chain": b"x = " + b"+".join([b"1"] * 50_000), "long": b"x = [" + b"1," * 100_000 + b"]"}
+           "chain": b"x = " + b"+".join([b"1"] * 50_000), "long": b"".join(b"x = f(%d, g(1, 2))\n" % n for n in range(5000))}
     for name, content in odd.items():
         (tmp_path / name).write_bytes(content)
     files = {f"{name}{n}": tmp_path / name for name in odd for n in (1, 2)}
