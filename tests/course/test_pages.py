@@ -196,8 +196,8 @@ def test_a_missing_file_says_what_was_looked_for_and_what_was_there(run):
 
 def test_one_failure_in_several_precisions_is_told_once(tmp_path):
     one = {"check": "test_forward[float32]", "hidden": False, "verdict": "wrong", "points": 0.0, "of_points": 1.0,
-           "rule": "Linear computes `x @ W.T`, if in<out.", "hint": "Transpose.", "mistake": "", "facts": ["it differs"],
-           "lines": [], "whole": False, "output": "", "seconds": 0.0}
+           "rule": "Linear computes `x @ W.T`, if in<out.", "hint": "Transpose.", "mistake": "",
+           "facts": ["it differs"], "lines": [], "whole": False, "output": "", "seconds": 0.0}
     graded = {"student": "ada", "chapter": "ex03_linear", "state": "graded", "note": "", "points": 0.0,
               "of_points": 2.0, "verdicts": [one, {**one, "check": "test_forward[float64]"}]}
     pages.write(tmp_path, [graded], MANIFEST)
@@ -256,7 +256,8 @@ def test_what_the_course_itself_knows_makes_no_pair(tmp_path):
 
 def test_files_that_cannot_be_compared_are_in_no_pair(tmp_path):
     odd = {"nul": b"\0", "latin": b"# \xe9\nx = 1", "syntax": b"def f(:", "deep": b"x = " + b"(" * 5000,
-           "chain": b"x = " + b"+".join([b"1"] * 50_000), "long": b"".join(b"x = f(%d, g(1, 2))\n" % n for n in range(5000))}
+           "chain": b"x = " + b"+".join([b"1"] * 50_000),
+           "long": b"".join(b"x = f(%d, g(1, 2))\n" % n for n in range(5000))}
     for name, content in odd.items():
         (tmp_path / name).write_bytes(content)
     files = {f"{name}{n}": tmp_path / name for name in odd for n in (1, 2)}
