@@ -121,10 +121,13 @@ def _cards(verdicts: list[dict], chapter: Chapter) -> list[dict]:
             **verdict, "function": name, "kinds": [], "alike": [], "facts": verdict["facts"][:FACTS],
             "lines": _telling(verdict["lines"], chapter)})
         check["kinds"] += [kind] if kind else []
-    cards: dict[tuple, dict] = {}
+    cards: dict[tuple | str, dict] = {}
     for key, check in checks.items():
-        cause = (check["mistake"],) if check["mistake"] else ("", *check["facts"], *map(str, check["lines"])) \
-            if check["lines"] else key
+        cause = key
+        if check["mistake"]:
+            cause = check["mistake"]
+        elif check["lines"] and check["facts"]:     # the same exception on the same line
+            cause = check["facts"][0].partition(":")[0], str(check["lines"])
         first = cards.setdefault(cause, check)
         if first is not check:
             first["alike"].append(check)

@@ -208,6 +208,18 @@ def test_one_failure_in_several_precisions_is_told_once(tmp_path):
     assert "100 % (1)" in Seen(tmp_path / "class.html").text
 
 
+def test_what_has_the_same_cause_stands_in_one_card():
+    one = {"check": "test_a", "verdict": "error", "mistake": "", "facts": ["RuntimeError: (6x6 and 4x6)"],
+           "lines": [{"file": "ex03_linear.py", "line": 4, "function": "f", "text": "x @ w"}]}
+    elsewhere = {**one, "check": "test_c", "lines": [{**one["lines"][0], "line": 5}]}
+    named = {**elsewhere, "check": "test_d", "mistake": "Transpose it."}
+    cards = pages._cards([one, {**one, "check": "test_b", "facts": ["RuntimeError: (1x6 and 4x6)"]}, elsewhere,
+                          named, {**named, "check": "test_e", "verdict": "wrong", "lines": []}],
+                         Chapter("ex03_linear"))
+    assert [[card["function"], *(other["function"] for other in card["alike"])] for card in cards] == [
+        ["test_a", "test_b"], ["test_c"], ["test_d", "test_e"]]
+
+
 def test_a_run_without_walls_says_so_on_top(tmp_path):
     graded = [one for one in a_class() if one["student"] == "ada"]
     for number, (change, said) in enumerate((({}, False), ({"options": {"walls": False}}, True),
