@@ -6,6 +6,7 @@ import os
 import re
 import textwrap
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -80,6 +81,19 @@ def find(name: str) -> Chapter:
 def close(word: str, known: dict):
     """What the nearest of these words stands for, or None."""
     return next((known[near] for near in difflib.get_close_matches(word, known, 1)), None)
+
+
+def near_miss(chapter: Chapter, names: Iterable[str]) -> str:
+    """Which of these files, "folder/name", was most likely meant to be the chapter's; "" where none was."""
+    stems = {other.stem for other in chapters()} - {chapter.stem}
+    words = {name: name.rpartition("/")[2].lower().partition(".")[0] for name in names}
+    words = {name: word for name, word in words.items() if word not in stems}
+    for pattern in (chapter.stem, rf"ex_?{chapter.number}|{chapter.name}"):
+        found = [name for name, word in words.items()
+                 if re.search(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])", word.replace(" ", "_").replace("-", "_"))]
+        if found:
+            return min(found, key=lambda name: (not name.endswith(".py"), name))
+    return close(chapter.stem, {word: name for name, word in words.items()}) or ""
 
 
 @cache
