@@ -112,19 +112,22 @@ def _check(options) -> int:
     chosen, folder = _chosen(options), options.submission
     if folder and not folder.is_dir():
         raise ValueError(f"--submission {folder} is no folder")
+    bare = chapters.without_hidden(chosen) if options.hidden else []
     with Grader(options.device, _seed(options), options.timeout) as grader:
-        from grader import report, screen  # while the zygote imports torch
-        results, show = {}, screen.Screen()
+        from grader import report, results, screen  # while the zygote imports torch
+        found, show = {}, screen.Screen()
         for chapter in chosen:
-            results[chapter] = list(grader.grade(
+            found[chapter] = list(grader.grade(
                 chapter, folder, options.hidden, name_all=bool(options.json or options.all),
                 progress=show.progress(report.title(chapter))))
             grader.mistakes.forget(chapter)
-            show.text(report.row(chapter, results[chapter]))
-        show.text("\n" + report.board(results, grader.setting, folder, options.all))
+            show.text(report.row(chapter, found[chapter]))
+        show.text("\n" + report.board(found, grader.setting, folder, options.all))
+        if bare:
+            show.text(f"\nNo hidden checks are there for {', '.join(chapter.number for chapter in bare)}.")
         if options.json:
-            report.write_json(options.json, results, grader.setting)
-    fine = all(verdict.word in FINE for verdicts in results.values() for verdict in verdicts)
+            results.write_json(options.json, found, grader.setting, folder or chapters.EXERCISES)
+    fine = all(verdict.word in FINE for verdicts in found.values() for verdict in verdicts)
     return 0 if fine else 1
 
 

@@ -96,6 +96,15 @@ def near_miss(chapter: Chapter, names: Iterable[str]) -> str:
     return close(chapter.stem, {word: name for name, word in words.items()}) or ""
 
 
+def without_hidden(asked: list[Chapter]) -> list[Chapter]:
+    """Those that have no hidden checks; a ValueError where none has, since nothing would be asked."""
+    bare = [chapter for chapter in asked if not chapter.tests(hidden=True).exists()]
+    if bare == asked:
+        raise ValueError(f"--hidden: there are no hidden checks for {', '.join(chapter.number for chapter in bare)} "
+                         f"in {TESTS / 'hidden'}")
+    return bare
+
+
 @cache
 def prerequisites(chapter: Chapter) -> list[Chapter]:
     """The chapters that this one imports (`from .ex04_normalization import RMSNorm`)."""

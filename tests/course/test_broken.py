@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import chapters, report
+from grader import chapters, report, results
 from grader.engine import Grader
 
 FILES = sorted(path for folder in ("broken", "hostile") for path in (Path(__file__).parent / folder).glob("*.py"))
@@ -59,7 +59,7 @@ def test_broken_submission(file, grader, tmp_path):
         elif _part(name) != _part(head["checks"]) or head["checks"] == "none":
             assert verdict.word == "passed", text
     assert hit or head["checks"] == "none"
-    report.write_json(tmp_path / "verdicts.json", {chapter: verdicts}, grader.setting)
+    results.write_json(tmp_path / "verdicts.json", {chapter: verdicts}, grader.setting, tmp_path)
     said = (tmp_path / "verdicts.json").read_text("utf-8")
     assert json.loads(said) and len(said) < 100_000 + 70_000 * len(verdicts)
 
