@@ -93,7 +93,8 @@ def near_miss(chapter: Chapter, names: Iterable[str]) -> str:
                  if re.search(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])", word.replace(" ", "_").replace("-", "_"))]
         if found:
             return min(found, key=lambda name: (not name.endswith(".py"), name))
-    return close(chapter.stem, {word: name for name, word in words.items()}) or ""
+    known = {word: name for name, word in words.items()}
+    return next((known[word] for word in difflib.get_close_matches(chapter.stem, known, 1, 0.8)), "")
 
 
 def without_hidden(asked: list[Chapter]) -> list[Chapter]:

@@ -37,7 +37,6 @@ def run(options) -> int:
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
     rules = grading.read(options.grading)       # a mistake in it is said before anything is asked
     template = canvas.Template.read(options.canvas) if options.canvas else None
-    out.mkdir(parents=True, exist_ok=True)
     students, refused = collect.collect(submissions, out / "submissions")
     this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
     this.ask(options.jobs)
@@ -112,7 +111,7 @@ class Run:
         wanted = [chapter for chapter in self.chapters if not again or chapter.stem in again]
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
-        scratch.mkdir()
+        scratch.mkdir(parents=True)
         self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
         self._warn()
         blank = [cells.blank(student, chapter, self.asking) for chapter in wanted for student in self.students]
