@@ -150,21 +150,19 @@ def _hint(options) -> int:
 
 
 def _reset(options) -> int:
-    from grader import report
     chapter = chapters.find(options.chapter)
     kept = chapters.reset(chapter)
-    print(f"{report.shown(chapter.exercise)} is a fresh stub.")
+    print(f"{chapters.shown(chapter.exercise)} is a fresh stub.")
     if kept:
-        print(f"Your file is kept as {report.shown(kept)}.")
+        print(f"Your file is kept as {chapters.shown(kept)}.")
     return 0
 
 
 def _stubs(options) -> int:
-    from grader import report
     written, kept = chapters.write_stubs()
     print(f"{len(written)} stubs written, {len(kept)} kept because they are begun.")
     for chapter in kept:
-        print(f"  kept {report.shown(chapter.exercise)} "
+        print(f"  kept {chapters.shown(chapter.exercise)} "
               f"(python -m grader reset {chapter.number} gives a fresh one and keeps yours)")
     return 0
 

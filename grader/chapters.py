@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = ROOT / "solutions"
 TESTS = ROOT / "tests"
+HIDDEN = TESTS / "hidden"
 # Another folder than exercises/ may be worked in, as the course's own tests do with fresh stubs.
 EXERCISES = Path(os.environ.get("COURSE_EXERCISES", ROOT / "exercises")).resolve()
 
@@ -51,7 +52,7 @@ class Chapter:
         return ROOT / "notebooks" / f"{self.stem[2:]}.ipynb"
 
     def tests(self, hidden: bool = False) -> Path:
-        return (TESTS / "hidden" if hidden else TESTS) / f"test_{self.stem}.py"
+        return (HIDDEN if hidden else TESTS) / f"test_{self.stem}.py"
 
     @property
     def title(self) -> str:
@@ -65,6 +66,12 @@ def chapters() -> list[Chapter]:
     return sorted(Chapter(path.stem.removeprefix("test_")) for path in TESTS.glob("test_ex*.py"))
 
 
+def tested(path: Path) -> Chapter | None:
+    """The chapter that a file of checks asks about: test_ex03_linear.py, or one's own test_ex03_linear_more.py."""
+    stem = path.stem.removeprefix("test_")
+    return next((chapter for chapter in chapters() if f"{stem}_".startswith(f"{chapter.stem}_")), None)
+
+
 def find(name: str) -> Chapter:
     """The chapter meant by "7", "07", "rope", "07_rope" or "ex07_rope"; ValueError where none is."""
     wanted = name.removesuffix(".py").lower()
@@ -76,6 +83,14 @@ def find(name: str) -> Chapter:
     known = ", ".join(chapter.stem[2:] for chapter in chapters())
     raise ValueError(f"there is no chapter {name!r}; " + (
         f"did you mean {near.stem[2:]}?" if near else f"the chapters are {known}"))
+
+
+def shown(path: Path) -> str:
+    """A path as a person would type it: relative to the course where it lies inside."""
+    try:
+        return path.resolve().relative_to(ROOT).as_posix()
+    except ValueError:
+        return str(path)
 
 
 def close(word: str, known: dict):
@@ -99,10 +114,11 @@ def near_miss(chapter: Chapter, names: Iterable[str]) -> str:
 
 def without_hidden(asked: list[Chapter]) -> list[Chapter]:
     """Those that have no hidden checks; a ValueError where none has, since nothing would be asked."""
-    bare = [chapter for chapter in asked if not chapter.tests(hidden=True).exists()]
+    found = {tested(path) for path in HIDDEN.glob("test_ex*.py")}
+    bare = [chapter for chapter in asked if chapter not in found]
     if bare == asked:
         raise ValueError(f"--hidden: there are no hidden checks for {', '.join(chapter.number for chapter in bare)} "
-                         f"in {TESTS / 'hidden'}")
+                         f"in {shown(HIDDEN)}")
     return bare
 
 

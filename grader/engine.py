@@ -11,9 +11,18 @@ from grader.checks import Check
 from grader.frames import FrameError
 from grader.mistakes import Mistakes
 from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
-from grader.submission import CourseError, Frame, Place, Reply, Setting, Submission, scan_request, test_files
+from grader.submission import (
+    TIMEOUT,
+    CourseError,
+    Frame,
+    Place,
+    Reply,
+    Setting,
+    Submission,
+    scan_request,
+    test_files,
+)
 
-TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
 JUDGING = 60.0              # seconds that comparing one answer may take
 FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
 
@@ -32,7 +41,7 @@ class Verdict:
     seconds: float = 0.0
 
     @property
-    def points(self) -> int:
+    def points(self) -> float:
         return self.check.points if self.word == "passed" else 0
 
 
@@ -40,12 +49,12 @@ class Grader:
     """Asks checks of submissions. One zygote and one key serve it until `close`."""
 
     def __init__(self, device: str = "cpu", seed: int = 0, timeout: float = TIMEOUT,
-                 fork: bool = CAN_FORK):
+                 fork: bool = CAN_FORK, hidden_from: tuple[Path, ...] = ()):
         if device not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'cpu' or 'cuda', got {device!r}")
         if not timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {timeout}")
-        self.setting = Setting(device, seed, timeout)
+        self.setting = Setting(device, seed, timeout, hidden_from)
         self._nursery = Nursery(fork, limit=self.setting.on_cpu)    # CUDA maps more than it uses
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
         self._known: set[Check] = set()     # what the reference has been asked
@@ -73,7 +82,7 @@ class Grader:
     def checks(self, chapter: Chapter, hidden: bool = False) -> list[Check]:
         """The chapter's checks for this device, in order: visible, then hidden if asked for."""
         if (chapter, hidden) not in self._checks:
-            said = self.tell("collect", chapter=chapter.stem, tests=test_files(chapter, hidden))
+            said = self.tell("collect", chapter=chapter.stem, tests=test_files(chapter, self.setting, hidden))
             found = [Check(**{**c, "devices": tuple(c["devices"]), "names": frozenset(c["names"])})
                      for c in said["checks"]]
             self._checks[chapter, hidden] = [c for c in found if self.setting.device in c.devices]
@@ -199,7 +208,7 @@ class Grader:
         folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
         return self._key.send(
             "prepare", questions=[self.setting.question(check) for check in new],
-            scan=scan_request(chapter, folders, SOLUTIONS, self.setting.device))
+            scan=scan_request(chapter, folders, SOLUTIONS, self.setting))
 
     def prepared(self, waiting: int | None) -> None:
         if waiting and (broken := self._hear(waiting)["broken"]):

@@ -21,7 +21,7 @@ MAX_FACTS = 20
 
 def of_check(check: Check) -> dict:
     """A check, as data."""
-    return {"check": check.name, "hidden": check.hidden, "of_points": float(check.points),
+    return {"check": check.name, "file": check.file, "hidden": check.hidden, "of_points": float(check.points),
             "rule": check.rule, "hint": " ".join(check.hint.split())}
 
 

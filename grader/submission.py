@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import chapters
-from grader.chapters import SOLUTIONS, Chapter
+from grader.chapters import HIDDEN, SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
 from grader.process import Ended, Nursery, TimedOut, Worker
 
+TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
 MAX_FILE = 1 << 20          # bytes of a submission's file
 START = 120.0               # seconds that a GPU may take to be ready
 MAX_USES = 20               # lines that a reply may name
@@ -49,9 +50,10 @@ class Frame:
 class Setting:
     """How checks are asked: the same for every submission of a run."""
 
-    device: str
-    seed: int
-    timeout: float
+    device: str = "cpu"
+    seed: int = 0
+    timeout: float = TIMEOUT
+    hidden_from: tuple[Path, ...] = ()      # where an instructor's own hidden checks lie
 
     @property
     def on_cpu(self) -> bool:
@@ -59,8 +61,7 @@ class Setting:
 
     def question(self, check: Check) -> dict:
         """What a worker needs to ask one check."""
-        return {"function": check.function, "hidden": check.hidden, "dtype": check.dtype,
-                "seed": self.seed}
+        return {"file": check.file, "function": check.function, "dtype": check.dtype, "seed": self.seed}
 
 
 class Place:
@@ -143,7 +144,7 @@ class Submission:
             self._broken = Reply("error", [refused], {}, whole=True)
         if self._broken:
             return
-        scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device, self.hidden)
+        scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden)
         seconds = self._setting.timeout
         try:
             if self._loaded_in is self.place.open():
@@ -256,15 +257,16 @@ def _is_use(use) -> bool:
     return type(use) is list and [type(part) for part in use] == [int, str]
 
 
-def scan_request(chapter: Chapter, folders: dict, fallback: Path, device: str, hidden: bool = True) -> dict:
+def scan_request(chapter: Chapter, folders: dict, fallback: Path, setting: Setting, hidden: bool = True) -> dict:
     """What a worker needs to load a chapter: where each file lies, and the checks' files."""
     return {"chapter": chapter.stem, "folders": folders, "fallback": str(fallback),
-            "tests": test_files(chapter, hidden), "device": device}
+            "tests": test_files(chapter, setting, hidden), "device": setting.device}
 
 
-def test_files(chapter: Chapter, hidden: bool) -> dict[str, str]:
-    """The chapter's test files that are here."""
-    files = {"visible": chapter.tests()}
-    if hidden:
-        files["hidden"] = chapter.tests(hidden=True)
-    return {name: str(path) for name, path in files.items() if path.exists()}
+def test_files(chapter: Chapter, setting: Setting, hidden: bool) -> list[dict]:
+    """The chapter's test files that are here; hidden ones of the course, then the instructor's own."""
+    paths = [chapter.tests()]
+    for folder in [HIDDEN, *setting.hidden_from] if hidden else []:
+        paths += sorted(path for path in folder.glob("test_ex*.py") if chapters.tested(path) == chapter)
+    return [{"file": chapters.shown(path), "path": str(path), "hidden": path != paths[0]}
+            for path in paths if path.exists()]

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader import chapters, results
-from grader.chapters import ROOT, TESTS, Chapter
+from grader.chapters import ROOT, Chapter
 from grader.classroom.collect import Handed
 from grader.classroom.grading import Grading
 from grader.engine import Grader
+from grader.submission import Setting, test_files
 
 
 @dataclass(frozen=True)
@@ -23,20 +24,21 @@ class Asking:
     hidden_from: str = ""       # a folder with an instructor's own hidden checks
 
     def grader(self) -> Grader:
-        return Grader(self.device, self.seed, self.timeout)
+        return Grader(self.device, self.seed, self.timeout, hidden_from=self.folders)
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        return (Path(self.hidden_from),) if self.hidden_from else ()
 
-def hidden_files(chapter: Chapter, hidden_from: str = "") -> list[Path]:
-    """The files whose checks only an instructor has: test_ex03_linear.py, test_ex03_linear_mine.py."""
-    folders = [TESTS / "hidden", *([Path(hidden_from)] if hidden_from else [])]
-    return [path for folder in folders for name in (f"test_{chapter.stem}.py", f"test_{chapter.stem}_*.py")
-            for path in sorted(folder.glob(name))]
+    def files(self, chapter: Chapter) -> dict[Path, bool]:
+        """The files of checks that are asked of a chapter, and whether each is hidden."""
+        setting = Setting(self.device, self.seed, self.timeout, self.folders)
+        return {Path(file["path"]): file["hidden"] for file in test_files(chapter, setting, hidden=True)}
 
-
-def not_asked(hidden_from: str) -> list[str]:
-    """Test files of an instructor's folder whose names belong to no chapter."""
-    asked = {path.name for chapter in chapters.chapters() for path in hidden_files(chapter, hidden_from)}
-    return sorted(path.name for path in Path(hidden_from).glob("*.py") if path.name not in asked) if hidden_from else []
+    def not_asked(self) -> list[str]:
+        """Files in an instructor's folder whose names belong to no chapter."""
+        return sorted(path.name for folder in self.folders for path in folder.glob("*.py")
+                      if not (path.name.startswith("test_ex") and chapters.tested(path)))
 
 
 def hashes(chapter: Chapter, folder: Path, asking: Asking) -> dict[str, str]:
@@ -49,7 +51,7 @@ def hashes(chapter: Chapter, folder: Path, asking: Asking) -> dict[str, str]:
     own = [path for path in sorted(folder.glob("*.py")) if path.stem not in stems]
     needed = [other.solution for other in [*chapters.needs(chapter), chapter]]
     return {"submission": results.digest(*own),
-            "checks": results.digest(chapter.tests(), *hidden_files(chapter, asking.hidden_from)),
+            "checks": results.digest(*asking.files(chapter)),
             "reference": results.digest(*needed, chapter.mistakes),
             "grader": results.digest(*sorted((ROOT / "grader").glob("*.py")))}
 

@@ -161,10 +161,10 @@ class Run:
         for student in self.students:
             for why in student.refused:
                 self.say(f"left out: {student.name}: {why}")
-        bare = [c.number for c in self.chapters if not cells.hidden_files(c, self.options["hidden_from"])]
+        bare = [c.number for c in self.chapters if not any(self.asking.files(c).values())]
         if bare:
             self.say(f"No hidden checks are there for {', '.join(bare)}: only what students see is asked.")
-        for name in cells.not_asked(self.options["hidden_from"]):
+        for name in self.asking.not_asked():
             self.say(f"not asked: {name} in --hidden-from is named for no chapter (test_ex03_linear.py, "
                      "test_ex03_linear_mine.py)")
 
@@ -175,7 +175,7 @@ class Run:
             "checks": self.checks,
             "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
             "refused": {collect.shown(name): why for name, why in self.refused.items()},
-            "not_asked": cells.not_asked(self.options["hidden_from"])}
+            "not_asked": self.asking.not_asked()}
         results.write_whole(self.out / "manifest.json", json.dumps(content, indent=1) + "\n")
 
     def cells(self) -> list[dict]:
@@ -205,7 +205,7 @@ class Run:
         late = self.grading.days.keys() - {student.name for student in self.students}
         if late:
             self.say(f"late.days names nobody here: {', '.join(sorted(late))}")
-        self.say(f"Written to {report.shown(self.out)}: grades.csv, class.html, feedback/, results/, junit.xml, "
+        self.say(f"Written to {chapters.shown(self.out)}: grades.csv, class.html, feedback/, results/, junit.xml, "
                  f"manifest.json{', canvas.csv' if self.template else ''}.")
         return 1 if lost or self.refused or any(student.refused for student in self.students) else 0
 

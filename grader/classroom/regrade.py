@@ -62,12 +62,12 @@ def keep(out: Path) -> Path:
 def changes(old: dict | None, new: dict) -> list[str]:
     """What is different in a cell: points, and each check whose verdict changed; nothing where nothing is."""
     def verdicts(cell: dict) -> dict:
-        return {(one["hidden"], one["check"]): one["verdict"] for one in cell["verdicts"]}
+        return {(one["file"], one["check"]): one["verdict"] for one in cell["verdicts"]}
     where = f"{new['student']} {new['chapter']}"
     if old is None:
         return [f"{where}: asked for the first time, {new['points']:g} of {new['of_points']:g} points"]
     one, other = verdicts(old), verdicts(new)
-    lines = [f"  {'hidden ' * key[0]}{key[1]}: {one.get(key, 'not asked')} → {other.get(key, 'not asked')}"
+    lines = [f"  {key[0]}::{key[1]}: {one.get(key, 'not asked')} → {other.get(key, 'not asked')}"
              for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
     points = [f"{cell['points']:g} of {cell['of_points']:g}" for cell in (old, new)]
     if lines or points[0] != points[1]:

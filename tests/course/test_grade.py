@@ -73,7 +73,7 @@ def _grade(*arguments, **kwargs) -> subprocess.CompletedProcess:
 
 TEMPLATE = """\
 Student,ID,SIS User ID,SIS Login ID,Section,Linear 03 (11),Homework (12),Current Score
-    Points Possible,,,,,98,5,(read only)
+    Points Possible,,,,,24,5,(read only)
 "Hopper, Grace",1,u1,ghopper,A,,4,
 "Byron, Ada",2,u2,ada,A,,4,
 "Noone, Nobody",3,u3,nobody,A,7,4,
@@ -249,6 +249,8 @@ def test_the_manifest_says_what_a_regrade_needs(graded):
     assert said["seed"] == SEED and said["torch"] and said["python"] and said["version"] and said["cpu"]
     assert said["options"]["chapters"] == [SHAPES.stem, LINEAR.stem] and not said["options"]["walls"]
     assert said["hashes"][LINEAR.stem]["checks"] == _cell(out, "ada", LINEAR)["hashes"]["checks"]
+    mine = [check for check in _cell(out, "ada", LINEAR)["verdicts"] if check["check"] == "test_mine"]
+    assert len(mine) == 1 and mine[0]["hidden"] and mine[0]["verdict"] == "passed"
     assert said["not_asked"] == ["test_linear.py"] and "not asked: test_linear.py" in screen
     assert said["refused"] == {"notes.txt": "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz)"}
 
@@ -295,7 +297,7 @@ def test_canvas_is_filled_in_and_kept_otherwise(graded):
     ada, grace = (_cell(out, name, LINEAR) for name in ("ada", "grace"))
     assert rows[0] == TEMPLATE.splitlines()[0].split(",")
     assert rows[1][0].strip() == "Points Possible" and rows[4][5] == "7" and rows[2][6] == "4"
-    assert float(rows[3][5]) == 98 == 98 * ada["points"] / ada["of_points"]
+    assert float(rows[3][5]) == 24 == 24 * ada["points"] / ada["of_points"]
     assert rows[2][5] == "" and "grace is in no row" in screen and "scaled" in screen
 
 
@@ -307,7 +309,7 @@ def test_canvas_finds_people_by_login_id_and_name(name, row, tmp_path):
     cell = {"student": name, "chapter": LINEAR.stem, "points": 1.0, "of_points": 2.0}
     said = template.fill(tmp_path / "filled.csv", [cell], Grading())
     rows = list(csv.reader((tmp_path / "filled.csv").open(encoding="utf-8")))
-    assert [i for i in (2, 3, 4) if rows[i][5] == "49"] == ([row] if row else [])
+    assert [i for i in (2, 3, 4) if rows[i][5] == "12"] == ([row] if row else [])
     assert any(name in line for line in said) == (row is None)
 
 
@@ -362,7 +364,7 @@ def test_a_regrade_keeps_the_old_cells_and_says_what_changed(graded, tmp_path):
     cells.write(out, old)
     done = _grade("--regrade", out / "manifest.json", "--chapters", "3")
     changed = done.stdout.partition("What changed:\n")[2].splitlines()
-    name = old["verdicts"][0]["check"]
+    name = f"tests/test_ex03_linear.py::{old['verdicts'][0]['check']}"
     assert changed[0].startswith(f"ada {LINEAR.stem}: 1 of ") and changed[1] == f"  {name}: wrong → passed", done.stderr
     assert changed[2].startswith("The cells of before are kept in")
     (kept,) = (out / "kept").iterdir()
@@ -484,6 +486,7 @@ def test_hidden_checks_that_are_not_there_are_said(tmp_path, monkeypatch, capsys
     tests = tmp_path / "tests"
     shutil.copytree(chapters.TESTS, tests, ignore=shutil.ignore_patterns("hidden", "course"))
     monkeypatch.setattr(chapters, "TESTS", tests)
+    monkeypatch.setattr(chapters, "HIDDEN", tests / "hidden")
     assert main(["check", "3", "--submission", str(chapters.SOLUTIONS), "--hidden"]) == 2
     assert "there are no hidden checks for 03" in capsys.readouterr().err
     (tests / "hidden").mkdir()
@@ -508,7 +511,7 @@ def test_pytest_gives_points_to_junit(tmp_path):
                     f"--junitxml={tmp_path / 'j.xml'}"], cwd=ROOT, capture_output=True)
     cases = {case.get("name"): case for case in xml.parse(tmp_path / "j.xml").iter("testcase")}
     said = {one.get("name"): one.get("value") for one in cases["test_flops"].iter("property")}
-    assert said["verdict"] == "wrong" and said["points"] == "0" and float(said["of_points"]) > 0
+    assert said["verdict"] == "wrong" and float(said["points"]) == 0 and float(said["of_points"]) > 0
     assert said["hidden"] == "false" and said["mistake"]
     shapes = [case for case in cases.values() if "shapes" in case.get("classname")]
     assert len(shapes) > 2 and sum(case.find("failure") is not None for case in shapes) == 1
