@@ -11,11 +11,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from grader import chapters, report, results
+from grader import chapters, jail, report, results
 from grader.chapters import Chapter
 from grader.classroom import canvas, cells, collect, exports, grading, pages
 from grader.classroom.jobs import Jobs
 from grader.engine import TIMEOUT
+from grader.submission import CourseError
 
 SCRATCH = "scratch"         # in OUT, while a run lasts
 
@@ -109,6 +110,8 @@ class Run:
         Each cell is written as it ends.
         """
         wanted = [chapter for chapter in self.chapters if not again or chapter.stem in again]
+        if self.asking.walls and (why := jail.missing()):
+            raise CourseError(f"{why}. --no-jail goes on without walls, and marks every result.")
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
@@ -121,8 +124,11 @@ class Run:
                 said = pool.plan([chapter.stem for chapter in wanted])
                 self.checks, self.layers = {**self.checks, **said["checks"]}, said["layers"]
                 self._write_manifest()
-                for layer, holds in self.layers.items():
-                    self.say(f"jail: {layer}: {'in force' if holds else 'NOT in force'}")
+                if holes := [layer for layer, holds in self.layers.items() if not holds]:
+                    raise CourseError(f"the jail does not hold: {', '.join(holes)}. --no-jail goes on all the same, "
+                                      "and marks every result.")
+                self.say(f"Behind walls: {', '.join(self.layers)}." if self.layers else
+                         "WITHOUT WALLS: what was handed in can read this disk and write to it.")
                 todo = []
                 for cell in blank:
                     old = cells.read(self.out, cell["student"], cell["chapter"])

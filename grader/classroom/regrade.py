@@ -25,7 +25,8 @@ def run(options) -> int:
         raise ValueError(f"{other[0]} is not in this run; its chapters are {', '.join(begun)}")
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for name, said in before["students"].items()]
-    this = Run(out, before["options"], before["seed"], students, before["refused"], read(options.grading))
+    settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
+    this = Run(out, settled, before["seed"], students, before["refused"], read(options.grading))
     this.checks = before["checks"]
     was = {(cell["student"], cell["chapter"]): cell for cell in this.cells()}
     for student in students:
