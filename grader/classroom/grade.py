@@ -38,6 +38,7 @@ def run(options) -> int:
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
     rules = grading.read(options.grading)       # a mistake in it is said before anything is asked
     template = canvas.Template.read(options.canvas) if options.canvas else None
+    need_walls(settled)
     students, refused = collect.collect(submissions, out / "submissions")
     this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
     this.ask(options.jobs)
@@ -80,6 +81,12 @@ def _settle(options, before: dict) -> dict:
     return {**settled, "walls": given["walls"] is None and before.get("walls", True)}
 
 
+def need_walls(settled: dict) -> None:
+    """A CourseError where walls are wanted and cannot be built."""
+    if settled["walls"] and (why := jail.missing()):
+        raise CourseError(f"{why}. --no-jail goes on without walls, and marks every result.")
+
+
 @dataclass
 class Run:
     """One run, in its folder."""
@@ -110,8 +117,6 @@ class Run:
         Each cell is written as it ends.
         """
         wanted = [chapter for chapter in self.chapters if not again or chapter.stem in again]
-        if self.asking.walls and (why := jail.missing()):
-            raise CourseError(f"{why}. --no-jail goes on without walls, and marks every result.")
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
