@@ -314,6 +314,15 @@ def test_canvas_finds_people_by_login_id_and_name(name, row, tmp_path):
     assert any(name in line for line in said) == (row is None)
 
 
+def test_canvas_fills_a_row_once(tmp_path):
+    (tmp_path / "canvas.csv").write_text(TEMPLATE, "utf-8")
+    done = [{"student": name, "chapter": LINEAR.stem, "points": points, "of_points": 2.0}
+            for name, points in (("ada", 2.0), ("Ada Byron", 1.0))]
+    said = canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", done, Grading())
+    assert list(csv.reader((tmp_path / "filled.csv").open(encoding="utf-8")))[3][5] == "24"
+    assert "Ada Byron and ada are in one row; the first is filled in" in said
+
+
 # -- going on and grading again --------------------------------------------------------------------
 
 def _copy_of(graded, tmp_path) -> tuple[Path, Path]:
