@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from grader import chapters, report
+from grader import chapters, report, results
 from grader.engine import Grader
 from tests.course.handed_in import every
 
@@ -32,7 +32,7 @@ def test_broken_submission(handed_in, grader, tmp_path):
     verdicts = list(grader.grade(handed_in.chapter, tmp_path))
     assert time.monotonic() - start < 2 * LIMIT * len(verdicts)
     handed_in.holds(verdicts, grader.setting, tmp_path)
-    report.write_json(tmp_path / "verdicts.json", {handed_in.chapter: verdicts}, grader.setting)
+    results.write_json(tmp_path / "verdicts.json", {handed_in.chapter: verdicts}, grader.setting, tmp_path)
     said = (tmp_path / "verdicts.json").read_text("utf-8")
     assert json.loads(said) and len(said) < 100_000 + 70_000 * len(verdicts)
 
