@@ -49,8 +49,12 @@ class Grader:
     """Asks checks of submissions. One zygote and one key serve it until `close`."""
 
     def __init__(self, device: str = "cpu", seed: int = 0, timeout: float = TIMEOUT,
-                 fork: bool = CAN_FORK, hidden_from: tuple[Path, ...] = (), walls: bool = False):
-        """hidden_from: folders with an instructor's own hidden checks. walls: submissions run in the jail."""
+                 fork: bool = CAN_FORK, hidden_from: tuple[Path, ...] = (), many: bool = False,
+                 walls: bool = False):
+        """hidden_from: folders with an instructor's own hidden checks. many: it is kept for a class's submissions.
+
+        walls: they run in the jail.
+        """
         if device not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'cpu' or 'cuda', got {device!r}")
         if not timeout > 0:
@@ -58,8 +62,8 @@ class Grader:
         self.setting = Setting(device, seed, timeout, hidden_from)
         if walls and (why := jail.missing() if self.setting.on_cpu else "walls are for device='cpu'"):
             raise CourseError(why)
-        self._nursery = Nursery(fork, limit=self.setting.on_cpu)    # CUDA maps more than it uses
-        self._cells = Nursery(walls=True) if walls else self._nursery
+        self._nursery = Nursery(fork, limit=self.setting.on_cpu, many=many)     # CUDA maps more than it uses
+        self._cells = Nursery(many=many, walls=True) if walls else self._nursery
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
         self._known: set[Check] = set()     # what the reference has been asked
         self.mistakes = Mistakes(self)

@@ -192,7 +192,10 @@ def decode(tree, body: bytes) -> Leaf | Branch:
             pass
         raise FrameError(f"this is no {kind[:20]}: {text[:40]!r}")
 
-    return walk(tree, 0)
+    answer = walk(tree, 0)
+    if used != len(body):
+        raise FrameError(f"{len(body) - used:,} bytes came that belong to no tensor")
+    return answer
 
 
 def plain(answer: Leaf | Branch):

@@ -25,7 +25,8 @@ class Asking:
     hidden_from: str = ""       # a folder with an instructor's own hidden checks
 
     def grader(self) -> Grader:
-        return Grader(self.device, self.seed, self.timeout, hidden_from=self.folders, walls=self.walls)
+        return Grader(self.device, self.seed, self.timeout, hidden_from=self.folders, many=True,
+                      walls=self.walls)
 
     @property
     def folders(self) -> tuple[Path, ...]:

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from grader import chapters, jail, report
+from grader import chapters, jail, results
 from grader.engine import Grader
 from tests.course.handed_in import MARK, clean, every, left_behind
 
@@ -67,7 +67,7 @@ def _grade(grader: Grader, handed_in, folder) -> None:
         grader.setting, timeout=LIMIT if "timeout" in handed_in.expected else PATIENCE)
     verdicts = list(grader.grade(handed_in.chapter, folder))
     handed_in.holds(verdicts, grader.setting, folder)
-    report.write_json(folder / "verdicts.json", {handed_in.chapter: verdicts}, grader.setting)
+    results.write_json(folder / "verdicts.json", {handed_in.chapter: verdicts}, grader.setting, folder)
     said = (folder / "verdicts.json").read_text("utf-8")
     assert json.loads(said) and len(said) < 100_000 + 70_000 * len(verdicts)
 
