@@ -59,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
                        help="a folder of folders or archives (.zip, .tar, .tar.gz), one per student")
     grade.add_argument("--out", type=Path, metavar="DIR", help="a new folder for all that comes out")
     grade.add_argument("--jobs", type=_count, default=1, metavar="N", help="submissions graded at once (default 1)")
+    grade.add_argument("--cluster", metavar="local|ADDRESS",
+                       help="ask on the workers of a Dask scheduler, such as tcp://host:8786; local starts --jobs")
     grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these; all without")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")

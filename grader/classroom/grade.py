@@ -16,6 +16,7 @@ from grader.chapters import Chapter
 from grader.classroom import canvas, cells, collect, exports, grading, pages
 from grader.classroom.jobs import Jobs
 from grader.engine import TIMEOUT
+from grader.submission import CourseError
 
 SCRATCH = "scratch"         # in OUT, while a run lasts
 
@@ -39,7 +40,7 @@ def run(options) -> int:
     template = canvas.Template.read(options.canvas) if options.canvas else None
     students, refused = collect.collect(submissions, out / "submissions")
     this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
-    this.ask(options.jobs)
+    this.ask(options)
     return this.finish()
 
 
@@ -103,7 +104,7 @@ class Run:
         """A line on the screen. Names are strangers' words: no markup is read in them."""
         self.console.print(words, markup=False, soft_wrap=True)
 
-    def ask(self, jobs: int, again: list[str] = ()) -> None:
+    def ask(self, options, again: list[str] = ()) -> None:
         """Ask what has not been asked, or all that is there of the chapters in `again` and of no other.
 
         Each cell is written as it ends.
@@ -117,7 +118,7 @@ class Run:
         blank = [cells.blank(student, chapter, self.asking) for chapter in wanted for student in self.students]
         self._write_manifest()
         try:
-            with Jobs(jobs, self.asking, scratch) as pool:
+            with self._pool(options, scratch) as pool:
                 said = pool.plan([chapter.stem for chapter in wanted])
                 self.checks, self.layers = {**self.checks, **said["checks"]}, said["layers"]
                 self._write_manifest()
@@ -141,6 +142,16 @@ class Run:
                         step(f"{cell['student'][:20]} {cell['chapter'][2:]}")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+
+    def _pool(self, options, scratch: Path):
+        """What asks cells: processes here, or machines."""
+        if not options.cluster:
+            return Jobs(options.jobs, self.asking, scratch)
+        try:
+            from grader.classroom.cluster import Cluster
+        except ModuleNotFoundError as error:
+            raise CourseError(f"--cluster needs {error.name}: pip install -r requirements-cluster.txt") from None
+        return Cluster(options.cluster, options.jobs, self.asking, scratch)
 
     def _keep(self, cell: dict) -> None:
         cells.write(self.out, cells.count(cell, self.checks[cell["chapter"]], self.grading))

@@ -35,7 +35,7 @@ def run(options) -> int:
             if old and old["hashes"]["submission"] != now:
                 this.say(f"{student.name}: {stem} in {shown(str(student.folder))} is not what was graded before")
     kept = keep(out)
-    this.ask(options.jobs, again)
+    this.ask(options, again)
     code = this.finish()
     lines = [line for cell in this.cells() if cell["chapter"] in again
              for line in changes(was.get((cell["student"], cell["chapter"])), cell)]
