@@ -18,12 +18,13 @@ from pathlib import Path
 
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, as_completed, get_worker
 
+from grader import chapters
 from grader.chapters import Chapter
 from grader.classroom import cells
 from grader.classroom.jobs import PATIENCE, Job
 from grader.submission import CourseError
 
-JOINING = 60.0      # seconds that the first worker is waited for
+JOINING = 30.0      # seconds that the first worker is waited for
 AHEAD = 2           # cells for each thread that are under way at once
 
 
@@ -40,8 +41,7 @@ class Cluster:
                     local_directory=str(scratch), silence_logs=logging.CRITICAL))
             self._client = begun.enter_context(Client(address, timeout=JOINING))
             self._client.wait_for_workers(1, timeout=JOINING)
-            own = {path.name: path.read_bytes() for folder in asking.folders for path in folder.glob("*.py")}
-            self._client.register_plugin(Machine(asking, own))
+            self._client.register_plugin(Machine(asking))
             begun.callback(self._client.unregister_worker_plugin, Machine.name)
             self._end = begun.pop_all()
 
@@ -101,8 +101,8 @@ def _said(where: str):
         raise
     except Exception as error:
         words = str(error) or "no answer"
-        if isinstance(error, ModuleNotFoundError):
-            words = f"a worker cannot import {error.name}: start it in the course's folder, with PYTHONPATH=."
+        if "No module named" in words:
+            words += " on a worker: start each one in the course's folder, with PYTHONPATH=."
         raise CourseError(f"{where}: {type(error).__name__}: {words}") from error
 
 
@@ -113,14 +113,19 @@ class Machine(WorkerPlugin):
 
     name = "grader"
 
-    def __init__(self, asking: cells.Asking, own: dict[str, bytes]):
-        self.asking, self._own = asking, own
+    def __init__(self, asking: cells.Asking):
+        self.asking = asking
+        self._own = {path.name: path.read_bytes() for folder in asking.folders for path in folder.glob("*.py")}
+        self._shown = {path.name: chapters.shown(path) for folder in asking.folders for path in folder.glob("*.py")}
 
     def setup(self, worker) -> None:
         self._address = worker.address
         self.folder = Path(tempfile.mkdtemp(prefix="grading-", dir=worker.local_directory))
+        self._copied = {}       # how an instructor's own files are called here, and how there
         if self.asking.hidden_from:
-            self.asking = dataclasses.replace(self.asking, hidden_from=str(_write(self.folder / "own", self._own)))
+            copy = _write(self.folder / "own", self._own)
+            self._copied = {chapters.shown(copy / name): shown for name, shown in self._shown.items()}
+            self.asking = dataclasses.replace(self.asking, hidden_from=str(copy))
         self._jobs, self._idle, self._stop = [], collections.deque(), threading.Event()
 
     def teardown(self, worker) -> None:
@@ -147,14 +152,19 @@ class Machine(WorkerPlugin):
         """Raise a CourseError where this machine has other checks, another reference or another grader."""
         here = cells.hashes(Chapter(chapter), folder, self.asking)
         if other := [name for name in hashes if here[name] != hashes[name]]:
-            raise CourseError(f"the worker {self._address} has another {' and another '.join(other)} for {chapter}: "
+            raise CourseError(f"the worker {self._address} does not have this course's {' and '.join(other)} of {chapter}: "
                               "each machine needs the course at the same commit")
+
+    def called(self, checks: list[dict]) -> list[dict]:
+        """Checks or verdicts, with their files called as they are where the run was begun."""
+        return [{**check, "file": self._copied.get(check["file"], check["file"])} for check in checks]
 
     def cell(self, cell: dict, files: dict[str, bytes], checks: list[dict]) -> dict:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder, self.job() as job:
             handed = _write(Path(folder, "handed in"), files)
             self.same(cell["chapter"], handed, cell["hashes"])
-            return job.cell(cell, handed, checks, self._stop)
+            done = job.cell(cell, handed, checks, self._stop)
+        return {**done, "verdicts": self.called(done["verdicts"])}
 
 
 def _plan(hashes: dict[str, dict], stems: list[str]) -> dict:
@@ -162,7 +172,8 @@ def _plan(hashes: dict[str, dict], stems: list[str]) -> dict:
     for chapter, wanted in hashes.items():
         machine.same(chapter, machine.folder / "nothing handed in", wanted)
     with machine.job() as job:
-        return job.ask("plan", PATIENCE, stems=stems)
+        said = job.ask("plan", PATIENCE, stems=stems)
+    return {**said, "checks": {stem: machine.called(checks) for stem, checks in said["checks"].items()}}
 
 
 def _answer(cell: dict, files: dict[str, bytes], checks: list[dict]) -> dict:

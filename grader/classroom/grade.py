@@ -38,7 +38,13 @@ def run(options) -> int:
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
     rules = grading.read(options.grading)       # a mistake in it is said before anything is asked
     template = canvas.Template.read(options.canvas) if options.canvas else None
-    students, refused = collect.collect(submissions, out / "submissions")
+    shard = (1, 1)
+    if settled["shard"]:
+        shard = collect.parse_shard(settled["shard"])
+        if seed is None:
+            raise ValueError("--shard needs --seed N, the same for all shards")
+        settled["class"] = sorted(collect.sources_of(submissions)[0])
+    students, refused = collect.collect(submissions, out / "submissions", shard)
     this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
     this.ask(options)
     return this.finish()
@@ -71,9 +77,9 @@ def _settle(options, before: dict) -> dict:
     given = {"submissions": str(options.submissions.resolve()) if options.submissions else None,
              "chapters": sorted({chapters.find(name).stem for name in options.chapters or ()}),
              "hidden_from": hidden_from and str(hidden_from), "timeout": options.timeout, "device": options.device,
-             "walls": False if options.no_jail else None}
+             "walls": False if options.no_jail else None, "shard": options.shard}
     plain = {"submissions": None, "chapters": [chapter.stem for chapter in chapters.chapters()], "hidden_from": "",
-             "timeout": TIMEOUT, "device": "cpu", "walls": True}
+             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": ""}
     settled = {name: given[name] or before.get(name, plain[name]) for name in plain}
     if given["chapters"]:       # a run that goes on keeps those that it has
         settled["chapters"] = sorted({*given["chapters"], *before.get("chapters", ())})
@@ -128,9 +134,9 @@ class Run:
                 for cell in blank:
                     old = cells.read(self.out, cell["student"], cell["chapter"])
                     if cell["state"] == "missing":      # again: what else was handed in is no longer here
-                        self._keep(old or cell if again else cell)
+                        self.keep(old or cell if again else cell)
                     elif old and not again and cells.same(cell, old):
-                        self._keep(old)
+                        self.keep(old)
                     else:
                         todo.append(cell)
                 if reused := len(blank) - len(todo) - sum(cell["state"] == "missing" for cell in blank):
@@ -138,7 +144,7 @@ class Run:
                 folders = {student.name: student.folder for student in self.students}
                 with self._bar(len(todo)) as step:
                     for cell in pool.run(todo, folders, self.checks):
-                        self._keep(cell)
+                        self.keep(cell)
                         step(f"{cell['student'][:20]} {cell['chapter'][2:]}")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -153,7 +159,8 @@ class Run:
             raise CourseError(f"--cluster needs {error.name}: pip install -r requirements-cluster.txt") from None
         return Cluster(options.cluster, options.jobs, self.asking, scratch)
 
-    def _keep(self, cell: dict) -> None:
+    def keep(self, cell: dict) -> None:
+        """Write a cell, with its points."""
         cells.write(self.out, cells.count(cell, self.checks[cell["chapter"]], self.grading))
 
     @contextlib.contextmanager
