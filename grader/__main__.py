@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs, grade, merge."""
+"""The command line: check, watch, hint, reset, stubs, grade, merge, platform."""
 
 import argparse
 import importlib.util
@@ -61,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     grade.add_argument("--jobs", type=_count, default=1, metavar="N", help="submissions graded at once (default 1)")
     grade.add_argument("--cluster", metavar="local|ADDRESS",
                        help="ask on the workers of a Dask scheduler, such as tcp://host:8786; local starts --jobs")
-    grade.add_argument("--shard", metavar="I/N", help="only every N-th student from the I-th on; merge puts them together")
+    grade.add_argument("--shard", metavar="I/N",
+                       help="only every N-th student, from the I-th on; merge puts the shards together")
     grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these; all without")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
@@ -74,6 +75,15 @@ def _parser() -> argparse.ArgumentParser:
     merge.add_argument("out", type=Path, metavar="OUT", help="a new folder for all that comes out")
     merge.add_argument("shards", type=Path, nargs="+", metavar="SHARD", help="the folders of all shards")
     merge.set_defaults(run=_merge)
+
+    platform = commands.add_parser("platform", help="write what a place where students hand in needs")
+    platform.add_argument("name", metavar="NAME", help="folder, github or gradescope")
+    platform.add_argument("where", type=Path, metavar="WHERE",
+                          help="the students' edition; for gradescope the zip to be written")
+    platform.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="gradescope: only these; all without")
+    platform.add_argument("--no-jail", action="store_true",
+                          help="gradescope: grade where no jail can be built, and leave hidden checks out")
+    platform.set_defaults(run=_platform)
 
     for command in (grade, merge):
         command.add_argument("--grading", type=Path, metavar="FILE",
@@ -151,6 +161,11 @@ def _grade(options) -> int:
 def _merge(options) -> int:
     from grader.classroom import shards
     return shards.run(options)
+
+
+def _platform(options) -> int:
+    from grader.classroom import handin
+    return handin.run(options)
 
 
 def _watch(options) -> int:

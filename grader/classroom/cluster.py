@@ -57,9 +57,9 @@ class Cluster:
         nowhere = Path(self._asking.hidden_from, "nothing handed in")
         hashes = {stem: cells.hashes(Chapter(stem), nowhere, self._asking) for stem in stems}
         with _said("the cluster"):
-            asked = [self._client.submit(_plan, hashes, stems if first else [], workers=[worker], pure=False,
+            asked = [self._client.submit(_plan, hashes, stems if number == 0 else [], workers=[worker], pure=False,
                                          allow_other_workers=True)
-                     for first, worker in zip(itertools.chain([True], itertools.repeat(False)), self._client.nthreads())]
+                     for number, worker in enumerate(self._client.nthreads())]
             said = self._client.gather(asked)
         layers = {layer: all(one["layers"].get(layer) for one in said) for one in said for layer in one["layers"]}
         return {"checks": said[0]["checks"], "layers": layers}
@@ -152,8 +152,8 @@ class Machine(WorkerPlugin):
         """Raise a CourseError where this machine has other checks, another reference or another grader."""
         here = cells.hashes(Chapter(chapter), folder, self.asking)
         if other := [name for name in hashes if here[name] != hashes[name]]:
-            raise CourseError(f"the worker {self._address} does not have this course's {' and '.join(other)} of {chapter}: "
-                              "each machine needs the course at the same commit")
+            raise CourseError(f"the worker {self._address} does not have this course's {' and '.join(other)} "
+                              f"of {chapter}: each machine needs the course at the same commit")
 
     def called(self, checks: list[dict]) -> list[dict]:
         """Checks or verdicts, with their files called as they are where the run was begun."""

@@ -18,7 +18,8 @@ from grader.classroom import cells
 SHAPES = chapters.find("shapes")
 RIGHT = SHAPES.solution.read_text("utf-8")
 STUDENTS = {"ada": RIGHT + "\nimport time\ntime.sleep(2)\n",
-            "grace": RIGHT.replace("raise ValueError", "raise TypeError"), "lin": "def (", "linus": "", "zoë": RIGHT + "\nimport helper\n"}
+            "grace": RIGHT.replace("raise ValueError", "raise TypeError"), "lin": "def (",
+            "linus": "", "zoë": RIGHT + "\nimport helper\n"}
 SEED = 77
 NEEDED = "pip install -r requirements-cluster.txt"
 
@@ -34,7 +35,7 @@ def handed_in(tmp_path_factory):
     (top / "in" / "zoë" / "helper.py").write_text("HELP = True\n")
     (top / "mine").mkdir()
     (top / "mine" / f"test_{SHAPES.stem}_mine.py").write_text(
-        'def test_mine(impl, draw):\n    """Strides of an instructor."""\n    return list(impl.row_major_strides((2, 3)))\n')
+        'def test_mine(impl, draw):\n    """Strides."""\n    return list(impl.row_major_strides((2, 3)))\n')
     return top / "in"
 
 
