@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import signal
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -36,9 +37,7 @@ class Cluster:
         self._asking, self._end = asking, contextlib.ExitStack()
         with contextlib.ExitStack() as begun, _said(f"--cluster {address}"):
             if address == "local":
-                address = begun.enter_context(LocalCluster(
-                    n_workers=count, threads_per_worker=1, memory_limit=None, dashboard_address=None,
-                    local_directory=str(scratch), silence_logs=logging.CRITICAL))
+                address = begun.enter_context(_local(count, scratch))
             self._client = begun.enter_context(Client(address, timeout=JOINING))
             self._client.wait_for_workers(1, timeout=JOINING)
             self._client.register_plugin(Machine(asking))
@@ -90,6 +89,16 @@ class Cluster:
                     done = {**cell, "verdicts": cells.crashed(checks[cell["chapter"]], why), "note": str(error)}
                 fill()
                 yield done
+
+
+def _local(count: int, scratch: Path) -> LocalCluster:
+    """Workers on this machine. Ctrl-C in a terminal reaches all its processes; these leave it to the run."""
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return LocalCluster(n_workers=count, threads_per_worker=1, memory_limit=None, dashboard_address=None,
+                            local_directory=str(scratch), silence_logs=logging.CRITICAL)
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 @contextlib.contextmanager

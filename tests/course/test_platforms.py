@@ -41,8 +41,8 @@ def _clean(**more) -> dict[str, str]:
 VISIBLE = {"hidden", "after_due_date", "after_published", "visible"}
 FORMATS = {"text", "html", "simple_format", "md", "ansi"}
 OF_ALL = {"score": float, "execution_time": float, "output": str, "output_format": FORMATS,
-          "test_output_format": FORMATS, "test_name_format": FORMATS, "visibility": VISIBLE, "stdout_visibility": VISIBLE, "extra_data": dict,
-          "tests": list, "leaderboard": list}
+          "test_output_format": FORMATS, "test_name_format": FORMATS, "visibility": VISIBLE,
+          "stdout_visibility": VISIBLE, "extra_data": dict, "tests": list, "leaderboard": list}
 OF_ONE = {"score": float, "max_score": float, "status": {"passed", "failed"}, "name": str, "name_format": FORMATS,
           "number": str, "output": str, "output_format": FORMATS, "tags": list, "visibility": VISIBLE,
           "extra_data": dict}
