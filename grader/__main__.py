@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs, grade, merge, platform."""
+"""The command line: check, watch, hint, reset, stubs; grade a class; new and without change the course."""
 
 import argparse
 import importlib.util
@@ -110,6 +110,15 @@ def _parser() -> argparse.ArgumentParser:
 
     stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     stubs.set_defaults(run=_stubs)
+
+    new = commands.add_parser("new", help="write every file of a new chapter")
+    new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
+    new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
+    new.set_defaults(run=_new)
+
+    without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
+    without.add_argument("chapters", nargs="+", metavar="CHAPTER")
+    without.set_defaults(run=_without)
     return parser
 
 
@@ -196,6 +205,21 @@ def _stubs(options) -> int:
     for chapter in kept:
         print(f"  kept {chapters.shown(chapter.exercise)} "
               f"(python -m grader reset {chapter.number} gives a fresh one and keeps yours)")
+    return 0
+
+
+def _new(options) -> int:
+    from grader import report
+    from grader.classroom.new import new
+    for path in new(options.number, options.name):
+        print(report.shown(path))
+    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; its row into the README's table.")
+    return 0
+
+
+def _without(options) -> int:
+    from grader.classroom.without import without
+    print(without(_chosen(options)))
     return 0
 
 

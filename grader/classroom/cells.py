@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from grader import chapters, results
@@ -24,7 +25,7 @@ class Asking:
     hidden_from: str = ""       # a folder with an instructor's own hidden checks
 
     def grader(self) -> Grader:
-        return Grader(self.device, self.seed, self.timeout, hidden_from=self.folders)
+        return Grader(self.device, self.seed, self.timeout, hidden_from=self.folders, walls=self.walls)
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -53,7 +54,14 @@ def hashes(chapter: Chapter, folder: Path, asking: Asking) -> dict[str, str]:
     return {"submission": results.digest(*own),
             "checks": results.digest(*asking.files(chapter)),
             "reference": results.digest(*needed, chapter.mistakes),
-            "grader": results.digest(*sorted((ROOT / "grader").glob("*.py")))}
+            "grader": _grader()}
+
+
+@cache
+def _grader() -> str:
+    """A hash of the engine and of what it runs on."""
+    made = results.made_with()
+    return f"{results.digest(*sorted((ROOT / 'grader').glob('*.py')))} torch {made['torch']} python {made['python']}"
 
 
 def answer(grader: Grader, chapter: str, folder: str) -> list[dict]:
@@ -71,7 +79,7 @@ def plan(grader: Grader, stems: list[str]) -> dict[str, dict]:
         checks = grader.checks(Chapter(stem), hidden=True)
         grader.prepared(grader.prepare(checks))
         found[stem] = [results.of_check(check) for check in checks]
-    return {"checks": found, "layers": getattr(grader, "layers", {})}
+    return {"checks": found, "layers": grader.layers}
 
 
 def blank(student: Handed, chapter: Chapter, asking: Asking) -> dict:

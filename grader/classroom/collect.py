@@ -249,8 +249,6 @@ def _of_zip(path: Path) -> Iterator[Entry]:
             mode = info.external_attr >> 16
             if info.is_dir():
                 continue
-            if info.flag_bits & 1:
-                raise Refused("it is encrypted")
             # bz2 and lzma unpack a whole block at once, however little of it is asked for
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise Refused("it is compressed in another way than a .zip commonly is")

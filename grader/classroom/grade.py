@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from grader import chapters, report, results
+from grader import chapters, jail, report, results
 from grader.chapters import Chapter
 from grader.classroom import canvas, cells, collect, exports, grading, pages
 from grader.classroom.jobs import Jobs
@@ -38,6 +38,7 @@ def run(options) -> int:
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
     rules = grading.read(options.grading)       # a mistake in it is said before anything is asked
     template = canvas.Template.read(options.canvas) if options.canvas else None
+    need_walls(settled, options.cluster)
     shard = (1, 1)
     if settled["shard"]:
         shard = collect.parse_shard(settled["shard"])
@@ -86,6 +87,12 @@ def _settle(options, before: dict) -> dict:
     return {**settled, "walls": given["walls"] is None and before.get("walls", True)}
 
 
+def need_walls(settled: dict, cluster: str | None) -> None:
+    """A CourseError where walls are wanted and cannot be built. The machines of a cluster say so themselves."""
+    if settled["walls"] and cluster in (None, "local") and (why := jail.missing()):
+        raise CourseError(f"{why}. --no-jail goes on without walls, and marks every result.")
+
+
 @dataclass
 class Run:
     """One run, in its folder."""
@@ -128,8 +135,11 @@ class Run:
                 said = pool.plan([chapter.stem for chapter in wanted])
                 self.checks, self.layers = {**self.checks, **said["checks"]}, said["layers"]
                 self._write_manifest()
-                for layer, holds in self.layers.items():
-                    self.say(f"jail: {layer}: {'in force' if holds else 'NOT in force'}")
+                if holes := [layer for layer, holds in self.layers.items() if not holds]:
+                    raise CourseError(f"the jail does not hold: {', '.join(holes)}. --no-jail goes on all the same, "
+                                      "and marks every result.")
+                self.say(f"Behind walls: {', '.join(self.layers)}." if self.layers else
+                         "WITHOUT WALLS: what was handed in can read this disk and write to it.")
                 todo = []
                 for cell in blank:
                     old = cells.read(self.out, cell["student"], cell["chapter"])

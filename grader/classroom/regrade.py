@@ -7,7 +7,7 @@ from pathlib import Path
 from grader.chapters import find
 from grader.classroom import cells
 from grader.classroom.collect import Handed, shown
-from grader.classroom.grade import Run, manifest
+from grader.classroom.grade import Run, manifest, need_walls
 from grader.classroom.grading import read
 
 
@@ -25,7 +25,9 @@ def run(options) -> int:
         raise ValueError(f"{other[0]} is not in this run; its chapters are {', '.join(begun)}")
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for name, said in before["students"].items()]
-    this = Run(out, before["options"], before["seed"], students, before["refused"], read(options.grading))
+    settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
+    need_walls(settled, options.cluster)
+    this = Run(out, settled, before["seed"], students, before["refused"], read(options.grading))
     this.checks = before["checks"]
     was = {(cell["student"], cell["chapter"]): cell for cell in this.cells()}
     for student in students:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from grader import chapters
+from grader import chapters, jail
 from grader.__main__ import main
 from grader.chapters import ROOT
 from grader.classroom import cells
@@ -21,6 +21,7 @@ STUDENTS = {"ada": RIGHT + "\nimport time\ntime.sleep(2)\n",
             "grace": RIGHT.replace("raise ValueError", "raise TypeError"), "lin": "def (",
             "linus": "", "zoë": RIGHT + "\nimport helper\n"}
 SEED = 77
+OPEN = ["--no-jail"] * bool(jail.missing())      # behind walls where they can be built
 NEEDED = "pip install -r requirements-cluster.txt"
 
 
@@ -40,7 +41,7 @@ def handed_in(tmp_path_factory):
 
 
 def _grade(submissions, out, *more) -> list[str]:
-    return ["grade", str(submissions), "--out", str(out), "--chapters", "0", "--seed", str(SEED), "--no-jail",
+    return ["grade", str(submissions), "--out", str(out), "--chapters", "0", "--seed", str(SEED), *OPEN,
             "--hidden-from", str(submissions.parent / "mine"), *map(str, more)]
 
 
@@ -89,6 +90,8 @@ def test_a_worker_that_is_killed_costs_nothing(handed_in, plain):
         assert run.poll() == 0, run.stdout.read()
         assert killed and killed not in cluster.scheduler.workers
     assert _verdicts(out) == _verdicts(plain)
+    layers = json.loads((out / "manifest.json").read_text("utf-8"))["layers"]
+    assert all(layers.values()) and bool(layers) != bool(OPEN)
     assert "test_mine" in {verdict["check"] for verdict in _verdicts(out)["ada"]["verdicts"]}
 
 

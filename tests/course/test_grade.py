@@ -1,5 +1,6 @@
 """A class's submissions: what is read of them, how they are graded, and what comes out."""
 
+import contextlib
 import csv
 import io
 import json
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import chapters
+from grader import chapters, jail
 from grader.__main__ import main
 from grader.chapters import ROOT, Chapter
 from grader.classroom import canvas, cells, collect, exports, grading, jobs
@@ -174,7 +175,7 @@ def test_a_tar_is_read_no_further_than_its_limit_whatever_it_says(tmp_path, monk
 
 @pytest.mark.parametrize("files, chosen", [
     ({"ex03_linear.py": "1", "old/ex03_linear.py": "2", "helper.py": "3"}, {"ex03_linear.py": "1", "helper.py": "3"}),
-    ({"exercises/ex03_linear.py": "1", "solutions/ex03_linear.py": "2"}, {"ex03_linear.py": "1"}),
+    ({"exercises/ex03_linear.py": "1", "answers/ex03_linear.py": "2"}, {"ex03_linear.py": "1"}),
     ({"hw/exercises/ex03_linear.py": "1", ".git/ex03_linear.py": "2", "__MACOSX/ex03_linear.py": "2"},
      {"ex03_linear.py": "1"}),
     ({"hw.txt": "1"}, {}),
@@ -313,6 +314,15 @@ def test_canvas_finds_people_by_login_id_and_name(name, row, tmp_path):
     assert any(name in line for line in said) == (row is None)
 
 
+def test_canvas_fills_a_row_once(tmp_path):
+    (tmp_path / "canvas.csv").write_text(TEMPLATE, "utf-8")
+    done = [{"student": name, "chapter": LINEAR.stem, "points": points, "of_points": 2.0}
+            for name, points in (("ada", 2.0), ("Ada Byron", 1.0))]
+    said = canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", done, Grading())
+    assert list(csv.reader((tmp_path / "filled.csv").open(encoding="utf-8")))[3][5] == "24"
+    assert "Ada Byron and ada are in one row; the first is filled in" in said
+
+
 # -- going on and grading again --------------------------------------------------------------------
 
 def _copy_of(graded, tmp_path) -> tuple[Path, Path]:
@@ -372,6 +382,28 @@ def test_a_regrade_keeps_the_old_cells_and_says_what_changed(graded, tmp_path):
     assert "wrong → passed" in (kept / "changes.txt").read_text("utf-8")
     assert _cell(out, "ada", LINEAR)["points"] == old["of_points"] and _cell(out, "ada", LINEAR)["seed"] == SEED
     assert _cell(out, "ada", SHAPES) == _cell(graded[0], "ada", SHAPES)
+
+
+@pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "there is a jail")
+def test_the_walls_are_tried_and_written_into_the_results(tmp_path):
+    _folder(tmp_path / "in" / "ada", {"ex03_linear.py": RIGHT[LINEAR]})
+    done = _grade(tmp_path / "in", "--out", tmp_path / "out", "--chapters", 3, "--timeout", 60)
+    assert done.returncode == 0 and "Behind walls: no network" in done.stdout, done.stdout + done.stderr
+    layers = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))["layers"]
+    cell = _cell(tmp_path / "out", "ada", LINEAR)
+    assert layers and all(layers.values()) and cell["walls"] and cell["points"] == cell["of_points"] > 0
+    assert not json.loads((tmp_path / "out" / "results" / "ada.json").read_text("utf-8"))["output"]
+
+
+def test_without_walls_a_run_stops_or_marks_every_result(graded, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(jail, "missing", lambda: "bubblewrap is not installed")
+    _folder(tmp_path / "in" / "ada", {"ex03_linear.py": RIGHT[LINEAR]})
+    assert main(["grade", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
+    assert "bubblewrap is not installed. --no-jail goes on" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    out, screen = graded
+    assert "WITHOUT WALLS" in screen and not _cell(out, "ada", LINEAR)["walls"]
+    assert json.loads((out / "results" / "ada.json").read_text("utf-8"))["output"] == "Graded without a jail."
 
 
 def test_a_job_that_dies_is_started_again_and_its_cell_asked_once_more(tmp_path, monkeypatch):
@@ -451,6 +483,7 @@ def test_a_formula_is_arithmetic_and_no_more(formula):
     (["nowhere", "--out", "OUT"], "nowhere is no folder"),
     (["IN"], "--out DIR"),
     (["--out", "OUT"], "SUBMISSIONS"),
+    (["IN", "--out", "OUT", "--jobs", "0"], "1 to 1000"),
     (["IN/ada", "--out", "OUT"], "holds exercises itself"),
     (["IN", "--out", "IN/out"], "must not lie in each other"),
     (["IN", "--out", "IN"], "is not empty"),
@@ -467,7 +500,8 @@ def test_bad_usage_is_explained_and_nothing_is_written(arguments, words, tmp_pat
     places = {name: str(tmp_path / name) for name in ("IN", "OUT", "FULL")}
     for name, place in places.items():
         arguments = [argument.replace(name, place) if argument.startswith(name) else argument for argument in arguments]
-    assert main(["grade", *arguments]) == 2
+    with contextlib.suppress(SystemExit):       # as argparse leaves
+        assert main(["grade", *arguments, "--no-jail"]) == 2
     assert words in capsys.readouterr().err
     assert not (tmp_path / "OUT").exists() and (tmp_path / "FULL" / "thesis.txt").exists()
 
