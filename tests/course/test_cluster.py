@@ -105,6 +105,27 @@ def test_a_worker_with_another_course_is_refused(handed_in, tmp_path, monkeypatc
     assert not (tmp_path / "out" / "scratch").exists()
 
 
+def test_a_cell_that_is_lost_again_and_again_is_crashed_and_the_others_are_not(monkeypatch, tmp_path):
+    distributed = pytest.importorskip("distributed", reason=NEEDED)
+    from grader.classroom import cluster
+
+    def answer(cell, files, checks):
+        if cell["student"] == "s3":
+            raise distributed.KilledWorker("_answer", None, 3)
+        return {**cell, "verdicts": [], "files": files}
+    monkeypatch.setattr(cluster, "_answer", answer)
+    (tmp_path / "helper.py").write_bytes(b"x")
+    todo = [{"student": f"s{i}", "chapter": SHAPES.stem, "note": ""} for i in range(9)]     # more than go at once
+    check = {"check": "test_it", "hidden": False, "of_points": 1.0, "rule": "", "hint": ""}
+    this = cluster.Cluster.__new__(cluster.Cluster)
+    with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as this._client:
+        done = {cell["student"]: cell for cell in this.run(
+            todo, {cell["student"]: tmp_path for cell in todo}, {SHAPES.stem: [check]})}
+    lost = done.pop("s3")
+    assert lost["note"] and [verdict["verdict"] for verdict in lost["verdicts"]] == ["crashed"]
+    assert len(done) == 8 and all(cell["files"] == {"helper.py": b"x"} and not cell["note"] for cell in done.values())
+
+
 # -- shards ----------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
