@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import shutil
 import signal
 import tempfile
 import threading
@@ -143,6 +144,7 @@ class Machine(WorkerPlugin):
             job.hang_up()
         for job in self._jobs:
             job.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextlib.contextmanager
     def job(self):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -111,7 +112,7 @@ def test_a_cell_that_is_lost_again_and_again_is_crashed_and_the_others_are_not(m
 
     def answer(cell, files, checks):
         if cell["student"] == "s3":
-            raise distributed.KilledWorker("_answer", None, 3)
+            raise distributed.KilledWorker("_answer", SimpleNamespace(address="tcp://lost:1"), 3)
         return {**cell, "verdicts": [], "files": files}
     monkeypatch.setattr(cluster, "_answer", answer)
     (tmp_path / "helper.py").write_bytes(b"x")
