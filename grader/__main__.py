@@ -59,15 +59,37 @@ def _parser() -> argparse.ArgumentParser:
                        help="a folder of folders or archives (.zip, .tar, .tar.gz), one per student")
     grade.add_argument("--out", type=Path, metavar="DIR", help="a new folder for all that comes out")
     grade.add_argument("--jobs", type=_count, default=1, metavar="N", help="submissions graded at once (default 1)")
+    grade.add_argument("--cluster", metavar="local|ADDRESS",
+                       help="ask on the workers of a Dask scheduler, such as tcp://host:8786; local starts --jobs")
+    grade.add_argument("--shard", metavar="I/N",
+                       help="only every N-th student, from the I-th on; merge puts the shards together")
     grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these; all without")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
     grade.add_argument("--resume", action="store_true", help="go on with the run in --out")
     grade.add_argument("--regrade", type=Path, metavar="MANIFEST", help="ask a run again, and show what changed")
-    grade.add_argument("--grading", type=Path, metavar="FILE", help="how points are made (default grading.toml)")
-    grade.add_argument("--canvas", type=Path, metavar="TEMPLATE", help="fill in a gradebook that Canvas has exported")
     grade.add_argument("--no-jail", action="store_true", help="go on without walls, and mark every result")
     grade.set_defaults(run=_grade)
+
+    merge = commands.add_parser("merge", help="put the shards of a run together")
+    merge.add_argument("out", type=Path, metavar="OUT", help="a new folder for all that comes out")
+    merge.add_argument("shards", type=Path, nargs="+", metavar="SHARD", help="the folders of all shards")
+    merge.set_defaults(run=_merge)
+
+    platform = commands.add_parser("platform", help="write what a place where students hand in needs")
+    platform.add_argument("name", metavar="NAME", help="folder, github or gradescope")
+    platform.add_argument("where", type=Path, metavar="WHERE",
+                          help="the students' edition; for gradescope the zip to be written")
+    platform.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="gradescope: only these; all without")
+    platform.add_argument("--no-jail", action="store_true",
+                          help="gradescope: grade where no jail can be built, and leave hidden checks out")
+    platform.set_defaults(run=_platform)
+
+    for command in (grade, merge):
+        command.add_argument("--grading", type=Path, metavar="FILE",
+                             help="how points are made (default grading.toml)")
+        command.add_argument("--canvas", type=Path, metavar="TEMPLATE",
+                             help="fill in a gradebook that Canvas has exported")
 
     for command in (check, watch, grade):
         command.add_argument("--device", choices=("cpu", "cuda"), default=None if command is grade else "cpu")
@@ -143,6 +165,16 @@ def _check(options) -> int:
 def _grade(options) -> int:
     from grader.classroom import grade, regrade
     return (regrade if options.regrade else grade).run(options)
+
+
+def _merge(options) -> int:
+    from grader.classroom import shards
+    return shards.run(options)
+
+
+def _platform(options) -> int:
+    from grader.classroom import handin
+    return handin.run(options)
 
 
 def _watch(options) -> int:

@@ -62,11 +62,25 @@ class Entry:
     read: Callable[[int], bytes] | None = None
 
 
-def collect(submissions: Path, into: Path) -> tuple[list[Handed], dict[str, str]]:
+def collect(submissions: Path, into: Path, shard: tuple[int, int] = (1, 1)) -> tuple[list[Handed], dict[str, str]]:
     """Copy what each student handed in to a folder of their name below `into`.
 
+    shard: (I, N) takes every N-th student, from the I-th on.
     Returns (the students, why others are not among them by the name of their folder or archive).
     """
+    sources, refused = sources_of(submissions)
+    students = []
+    for paths in list(sources.values())[shard[0] - 1::shard[1]]:
+        if len(paths) > 1:      # which one counts is not for a program to say
+            names = " and ".join(path.name for path in paths)
+            refused.update({path.name: f"handed in twice: {names}" for path in paths})
+        else:
+            students.append(_copy(paths[0], _student(paths[0])[0], into))
+    return students, refused
+
+
+def sources_of(submissions: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
+    """(the folders and archives by their student's name, why others are refused)."""
     if not submissions.is_dir():
         raise ValueError(f"SUBMISSIONS {submissions} is no folder")
     if any((submissions / f"{chapter.stem}.py").exists() for chapter in chapters.chapters()):
@@ -82,16 +96,18 @@ def collect(submissions: Path, into: Path) -> tuple[list[Handed], dict[str, str]
             refused[path.name] = why
         else:
             sources.setdefault(name.casefold(), []).append(path)
-    students = []
-    for paths in sources.values():
-        if len(paths) > 1:      # which one counts is not for a program to say
-            names = " and ".join(path.name for path in paths)
-            refused.update({path.name: f"handed in twice: {names}" for path in paths})
-        else:
-            students.append(_copy(paths[0], _student(paths[0])[0], into))
-    if not students and not refused:
+    if not sources and not refused:
         raise ValueError(f"SUBMISSIONS {submissions} is empty")
-    return students, refused
+    return sources, refused
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """(I, N) of "I/N"."""
+    found = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+    number, of = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= number <= of:
+        raise ValueError(f"--shard {text!r}: it takes I/N with I from 1 to N, such as 2/8")
+    return number, of
 
 
 def _student(path: Path) -> tuple[str, str]:

@@ -38,10 +38,16 @@ def run(options) -> int:
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
     rules = grading.read(options.grading)       # a mistake in it is said before anything is asked
     template = canvas.Template.read(options.canvas) if options.canvas else None
-    need_walls(settled)
-    students, refused = collect.collect(submissions, out / "submissions")
+    need_walls(settled, options.cluster)
+    shard = (1, 1)
+    if settled["shard"]:
+        shard = collect.parse_shard(settled["shard"])
+        if seed is None:
+            raise ValueError("--shard needs --seed N, the same for all shards")
+        settled["class"] = sorted(collect.sources_of(submissions)[0])
+    students, refused = collect.collect(submissions, out / "submissions", shard)
     this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
-    this.ask(options.jobs)
+    this.ask(options)
     return this.finish()
 
 
@@ -72,18 +78,18 @@ def _settle(options, before: dict) -> dict:
     given = {"submissions": str(options.submissions.resolve()) if options.submissions else None,
              "chapters": sorted({chapters.find(name).stem for name in options.chapters or ()}),
              "hidden_from": hidden_from and str(hidden_from), "timeout": options.timeout, "device": options.device,
-             "walls": False if options.no_jail else None}
+             "walls": False if options.no_jail else None, "shard": options.shard}
     plain = {"submissions": None, "chapters": [chapter.stem for chapter in chapters.chapters()], "hidden_from": "",
-             "timeout": TIMEOUT, "device": "cpu", "walls": True}
+             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": ""}
     settled = {name: given[name] or before.get(name, plain[name]) for name in plain}
     if given["chapters"]:       # a run that goes on keeps those that it has
         settled["chapters"] = sorted({*given["chapters"], *before.get("chapters", ())})
     return {**settled, "walls": given["walls"] is None and before.get("walls", True)}
 
 
-def need_walls(settled: dict) -> None:
-    """A CourseError where walls are wanted and cannot be built."""
-    if settled["walls"] and (why := jail.missing()):
+def need_walls(settled: dict, cluster: str | None) -> None:
+    """A CourseError where walls are wanted and cannot be built. The machines of a cluster say so themselves."""
+    if settled["walls"] and cluster in (None, "local") and (why := jail.missing()):
         raise CourseError(f"{why}. --no-jail goes on without walls, and marks every result.")
 
 
@@ -111,7 +117,7 @@ class Run:
         """A line on the screen. Names are strangers' words: no markup is read in them."""
         self.console.print(words, markup=False, soft_wrap=True)
 
-    def ask(self, jobs: int, again: list[str] = ()) -> None:
+    def ask(self, options, again: list[str] = ()) -> None:
         """Ask what has not been asked, or all that is there of the chapters in `again` and of no other.
 
         Each cell is written as it ends.
@@ -125,7 +131,7 @@ class Run:
         blank = [cells.blank(student, chapter, self.asking) for chapter in wanted for student in self.students]
         self._write_manifest()
         try:
-            with Jobs(jobs, self.asking, scratch) as pool:
+            with self._pool(options, scratch) as pool:
                 said = pool.plan([chapter.stem for chapter in wanted])
                 self.checks, self.layers = {**self.checks, **said["checks"]}, said["layers"]
                 self._write_manifest()
@@ -138,9 +144,9 @@ class Run:
                 for cell in blank:
                     old = cells.read(self.out, cell["student"], cell["chapter"])
                     if cell["state"] == "missing":      # again: what else was handed in is no longer here
-                        self._keep(old or cell if again else cell)
+                        self.keep(old or cell if again else cell)
                     elif old and not again and cells.same(cell, old):
-                        self._keep(old)
+                        self.keep(old)
                     else:
                         todo.append(cell)
                 if reused := len(blank) - len(todo) - sum(cell["state"] == "missing" for cell in blank):
@@ -148,12 +154,23 @@ class Run:
                 folders = {student.name: student.folder for student in self.students}
                 with self._bar(len(todo)) as step:
                     for cell in pool.run(todo, folders, self.checks):
-                        self._keep(cell)
+                        self.keep(cell)
                         step(f"{cell['student'][:20]} {cell['chapter'][2:]}")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _keep(self, cell: dict) -> None:
+    def _pool(self, options, scratch: Path):
+        """What asks cells: processes here, or machines."""
+        if not options.cluster:
+            return Jobs(options.jobs, self.asking, scratch)
+        try:
+            from grader.classroom.cluster import Cluster
+        except ModuleNotFoundError as error:
+            raise CourseError(f"--cluster needs {error.name}: pip install -r requirements-cluster.txt") from None
+        return Cluster(options.cluster, options.jobs, self.asking, scratch)
+
+    def keep(self, cell: dict) -> None:
+        """Write a cell, with its points."""
         cells.write(self.out, cells.count(cell, self.checks[cell["chapter"]], self.grading))
 
     @contextlib.contextmanager

@@ -60,6 +60,23 @@ class Job:
             raise Died(reply["failed"])
         return reply["done"]
 
+    def cell(self, cell: dict, folder: Path, checks: list[dict], stop: threading.Event) -> dict:
+        """The blank cell with its verdicts. Where the process dies it is asked once more, by a new one; then
+        its checks are "crashed". Died where it dies because of `stop`.
+        """
+        start, limit = time.monotonic(), PATIENCE + 2 * self._asking.timeout * (len(checks) + 2)
+        for last in (False, True):
+            try:
+                verdicts = self.ask("answer", limit, chapter=cell["chapter"], folder=str(folder))
+                break
+            except Died as error:
+                if stop.is_set():
+                    raise
+                if last:
+                    verdicts = cells.crashed(checks, "the grader's own process ended twice while it asked this file")
+                    cell = {**cell, "note": str(error)}
+        return {**cell, "verdicts": verdicts, "seconds": round(time.monotonic() - start, 3)}
+
     def hang_up(self) -> None:
         """Tell the process that nothing more is wanted: it ends what it started, and then itself."""
         if process := self._process:
@@ -88,7 +105,7 @@ class Jobs:
     """Several of them, which take cells from one queue."""
 
     def __init__(self, count: int, asking: cells.Asking, scratch: Path):
-        self._timeout, self._jobs = asking.timeout, [Job(asking, scratch) for _ in range(count)]
+        self._jobs = [Job(asking, scratch) for _ in range(count)]
         self._stop = threading.Event()
 
     def __enter__(self):
@@ -112,7 +129,7 @@ class Jobs:
         """Ask these blank cells; each is yielded as it ends, with its verdicts.
 
         Cells of one chapter stand together in `todo`, so that a job loads the chapter's known mistakes
-        once. A cell whose job dies is asked once more, by a new one; then its checks are "crashed".
+        once.
         """
         waiting, ended = queue.Queue(), queue.Queue()
         for cell in todo:
@@ -122,7 +139,7 @@ class Jobs:
             try:
                 while not self._stop.is_set():
                     cell = waiting.get_nowait()
-                    ended.put(self._ask(job, cell, folders[cell["student"]], checks[cell["chapter"]]))
+                    ended.put(job.cell(cell, folders[cell["student"]], checks[cell["chapter"]], self._stop))
             except queue.Empty:
                 pass
             except BaseException as error:
@@ -144,20 +161,6 @@ class Jobs:
                 job.hang_up()
             for thread in threads:
                 thread.join()
-
-    def _ask(self, job: Job, cell: dict, folder: Path, checks: list[dict]) -> dict:
-        start, limit = time.monotonic(), PATIENCE + 2 * self._timeout * (len(checks) + 2)
-        for last in (False, True):
-            try:
-                verdicts = job.ask("answer", limit, chapter=cell["chapter"], folder=str(folder))
-                break
-            except Died as error:
-                if self._stop.is_set():
-                    raise
-                if last:
-                    verdicts = cells.crashed(checks, "the grader's own process ended twice while it asked this file")
-                    cell = {**cell, "note": str(error)}
-        return {**cell, "verdicts": verdicts, "seconds": round(time.monotonic() - start, 3)}
 
 
 # -- the process itself ----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def run(options) -> int:
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for name, said in before["students"].items()]
     settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
-    need_walls(settled)
+    need_walls(settled, options.cluster)
     this = Run(out, settled, before["seed"], students, before["refused"], read(options.grading))
     this.checks = before["checks"]
     was = {(cell["student"], cell["chapter"]): cell for cell in this.cells()}
@@ -37,7 +37,7 @@ def run(options) -> int:
             if old and old["hashes"]["submission"] != now:
                 this.say(f"{student.name}: {stem} in {shown(str(student.folder))} is not what was graded before")
     kept = keep(out)
-    this.ask(options.jobs, again)
+    this.ask(options, again)
     code = this.finish()
     lines = [line for cell in this.cells() if cell["chapter"] in again
              for line in changes(was.get((cell["student"], cell["chapter"])), cell)]
