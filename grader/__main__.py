@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs."""
+"""The command line: check, watch, hint, reset, stubs; for an instructor handout."""
 
 import argparse
 import importlib.util
@@ -11,6 +11,7 @@ from grader import chapters
 from grader.engine import FINE, TIMEOUT, Grader
 from grader.submission import CourseError
 
+CLASSROOM = Path(__file__).parent / "classroom"     # a students' edition has none
 ACTIVATE = r".venv\Scripts\activate" if os.name == "nt" else "source .venv/bin/activate"
 
 
@@ -71,6 +72,13 @@ def _parser() -> argparse.ArgumentParser:
     reset.add_argument("chapter", metavar="CHAPTER")
     reset.set_defaults(run=_reset)
 
+    if CLASSROOM.is_dir():
+        handout = commands.add_parser("handout", help="write the students' edition, without answers")
+        handout.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
+        handout.add_argument("--chapters", metavar="0-9", help="leave out the others")
+        handout.add_argument("--given", metavar="0-4", help="give the solutions of these")
+        handout.set_defaults(run=_handout)
+
     stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     stubs.set_defaults(run=_stubs)
     return parser
@@ -127,6 +135,15 @@ def _reset(options) -> int:
     print(f"{report.shown(chapter.exercise)} is a fresh stub.")
     if kept:
         print(f"Your file is kept as {report.shown(kept)}.")
+    return 0
+
+
+def _handout(options) -> int:
+    from grader.classroom import handout
+    chosen = chapters.several(options.chapters) if options.chapters else chapters.chapters()
+    given = chapters.several(options.given) if options.given else []
+    handout.run(options.folder, chosen, given, tell=lambda words: print(words, flush=True))
+    print(f"{options.folder} holds the students' edition of {len(chosen)} chapters.")
     return 0
 
 

@@ -11,6 +11,7 @@ from grader.checks import Check
 from grader.frames import FrameError
 from grader.mistakes import Mistakes
 from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
+from grader.record import Record
 from grader.submission import CourseError, Frame, Place, Reply, Setting, Submission, scan_request, test_files
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
@@ -49,6 +50,7 @@ class Grader:
         self._nursery = Nursery(fork, limit=self.setting.on_cpu)    # CUDA maps more than it uses
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
         self._known: set[Check] = set()     # what the reference has been asked
+        self._records: dict[Chapter, Record] = {}
         self.mistakes = Mistakes(self)
 
     @cached_property
@@ -85,6 +87,7 @@ class Grader:
 
     def submission(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False) -> Submission:
         """A chapter's file, to be asked visible checks, or hidden ones; close it when done."""
+        self.record(chapter)    # what cannot be compared is not asked
         return Submission(self.place(), self.setting, chapter, folder, hidden)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
@@ -193,13 +196,30 @@ class Grader:
         if not new:
             return None
         chapter = Chapter(new[0].chapter)
-        if not chapter.solution.exists():
-            raise CourseError(f"{chapter.stem} has no reference to compare with")
+        record = str(chapter.record) if self.record(chapter) else ""
         self._known.update(new)
         folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
         return self._key.send(
-            "prepare", questions=[self.setting.question(check) for check in new],
+            "prepare", questions=[self.setting.question(check) for check in new], record=record,
             scan=scan_request(chapter, folders, SOLUTIONS, self.setting.device))
+
+    def record(self, chapter: Chapter) -> Record | None:
+        """What stands for the chapter's reference in an edition without it; None where there is the reference.
+
+        Raises CourseError where there is neither, or what is asked now is not what was recorded.
+        """
+        if chapter.solution.exists():
+            return None
+        if chapter not in self._records:
+            try:
+                self._records[chapter] = Record(chapter.record)
+            except (OSError, FrameError) as error:
+                raise CourseError(f"{chapter.stem} has no reference to compare with, and no record: {error}") from error
+        record, setting = self._records[chapter], self.setting
+        if (record.seed, record.device) != (setting.seed, setting.device):
+            raise CourseError(f"this edition knows the answers of {chapter.stem} for --seed {record.seed} --device "
+                              f"{record.device} alone; asked were --seed {setting.seed} --device {setting.device}")
+        return record
 
     def prepared(self, waiting: int | None) -> None:
         if waiting and (broken := self._hear(waiting)["broken"]):
