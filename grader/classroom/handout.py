@@ -83,7 +83,9 @@ def _copy(draft: Path, chosen: list[Chapter], given: list[Chapter]) -> None:
             _write(draft / folder / chapter.solution.name, chapters.stub(chapter))
     course = (ROOT / "pyproject.toml").read_text("utf-8")
     _write(draft / "pyproject.toml", course.partition("\n[tool.ruff]")[0])
-    words = {"table": chapters.table(chosen), "first": chosen[0], "given": given, "chapters": chosen,
+    torch = re.search(r"(?m)^torch==\S+", (ROOT / "requirements.txt").read_text("utf-8"))[0]
+    words = {"table": chapters.table(chosen), "given": given, "torch": torch,
+             "first": next((chapter for chapter in chosen if chapter not in given), chosen[0]),
              "cells": [_cells(chapter, chosen, given) for chapter in chosen]}
     for page in sorted(PAGES.iterdir()):
         made = jinja2.Template(page.read_text("utf-8"), trim_blocks=True, lstrip_blocks=True,
@@ -115,7 +117,7 @@ def _unlink(page: Path, draft: Path) -> None:
 
 
 def _cells(chapter: Chapter, chosen: list[Chapter], given: list[Chapter]) -> dict:
-    """Where a lesson runs students' code: {"chapter", "own": cell or None, "others": {chapter: cell}}.
+    """Where a lesson runs students' code: {"chapter", "own": cell or None, "others": {chapter: cell}, "left_out"}.
 
     A cell is its number as Jupyter shows it, the first that uses something of that chapter; of a
     chapter that is left out, the one that imports it.
@@ -135,8 +137,9 @@ def _cells(chapter: Chapter, chosen: list[Chapter], given: list[Chapter]) -> dic
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in source:
                 first.setdefault(source[node.id], cell["execution_count"])
-    return {"chapter": chapter, "own": None if chapter in given else first.get(chapter),
-            "others": {other: cell for other, cell in sorted(first.items()) if other not in (chapter, *given)}}
+    others = {other: cell for other, cell in sorted(first.items()) if other not in (chapter, *given)}
+    return {"chapter": chapter, "own": None if chapter in given else first.get(chapter), "others": others,
+            "left_out": [other for other in others if other not in chosen]}
 
 
 # -- the record ------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ in every string of a notebook, in a record once unpacked, with and without HTML'
 What tells something, as measured on this course's 17 chapters:
 - Lines of fewer than 16 characters are left out: 83 of the 1,019 lines of solution bodies, such as
   `return x` and `else:`.
-- A line that a stub or a given solution holds is known to students already (a refusal of bad input
+- A line that a stub or a given chapter's file holds is known to students already (a refusal of bad input
   is given in one chapter and asked for in another). One that the grader's own code holds, which
   knows nothing of transformers, is anybody's: `with torch.no_grad():`.
 - The rest is looked for, line by line. Where a lesson or a visible check says one on purpose,
@@ -46,7 +46,8 @@ class Secret:
 def secrets(given: list[Chapter]) -> list[Secret]:
     """All that an edition must not hold, of every chapter of the course; it gives these solutions."""
     known = [chapters.stub(chapter) for chapter in chapters.chapters()]
-    known += [chapter.solution.read_text("utf-8") for chapter in given]
+    known += [path.read_text("utf-8") for chapter in given for path in (chapter.solution, chapter.mistakes)
+              if path.exists()]
     known += [path.read_text("utf-8") for path in (ROOT / "grader").glob("*.py")]
     told, found = "\n".join(map(_one_line, known)), set()
     for chapter in chapters.chapters():
