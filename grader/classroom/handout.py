@@ -38,16 +38,16 @@ def run(folder: Path, chosen: list[Chapter], given: list[Chapter], tell=lambda w
         raise ValueError(f"{folder} must be a new or an empty folder; what is in it would be mixed up with the edition")
     _complete(chosen, given)
     with tempfile.TemporaryDirectory(prefix="handout-") as scratch:
-        draft = Path(scratch)
+        draft, secrets = Path(scratch), leaks.secrets(given)
         _copy(draft, chosen, given)
+        _refuse_leaks(draft, secrets)       # at once: asking takes minutes
         with Grader() as grader:
             for chapter in chosen:
                 if chapter not in given:
                     tell(f"asking the reference and the mistakes of {chapter.stem}")
                     _record(grader, chapter, draft)
                     grader.mistakes.forget(chapter)
-        tell("looking for what students must not see")
-        _refuse_leaks(draft, given)
+        _refuse_leaks(draft, secrets, "key")
         shutil.copytree(draft, folder, dirs_exist_ok=True)
 
 
@@ -160,9 +160,9 @@ def _record(grader: Grader, chapter: Chapter, draft: Path) -> None:
     record.write(draft / chapter.record.relative_to(ROOT), head, answers)
 
 
-def _refuse_leaks(draft: Path, given: list[Chapter]) -> None:
-    """Raise CourseError where the draft shows what it must not."""
-    if found := list(leaks.find(draft, leaks.secrets(given))):
+def _refuse_leaks(draft: Path, secrets: list[leaks.Secret], under: str = "") -> None:
+    """Raise CourseError where the draft, or a folder of it, shows what it must not."""
+    if found := list(leaks.find(draft, secrets, under)):
         lines = [f"  {name} shows a line of {secret.source}:\n      {secret.text}" for name, secret in found[:10]]
         more = f"\n  and {len(found) - 10} more" * (len(found) > 10)
         raise CourseError("the edition would show what students must not see; nothing was written\n"

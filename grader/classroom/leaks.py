@@ -12,7 +12,7 @@ What tells something, as measured on this course's 17 chapters:
 - The rest is looked for, line by line. Where a lesson or a visible check says one on purpose,
   or by chance, `shown.txt` names the file and the line; in any other file it is a leak.
 - Hidden checks are written like visible ones: 55 of their 1,537 lines, such as
-  `layer = draw.fill(impl.Linear(6, 4))`, stand in a visible check too, but two in a row do in 6
+  `layer = draw.fill(impl.Linear(6, 4))`, stand in a visible check too, but two in a row do in 5
   places only. So in a file of checks two lines in a row are looked for, elsewhere each line.
 - A mistake's edit is every line that the edited reference has and the reference has not; the same
   for the alternatives, which are right.
@@ -20,6 +20,7 @@ What tells something, as measured on this course's 17 chapters:
 
 import ast
 import html
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -54,7 +55,8 @@ def secrets(given: list[Chapter]) -> list[Secret]:
         for function in _hidden_checks(chapter):
             source = f"tests/hidden/{chapter.tests().name}"
             found.update(Secret(line, source, False) for line in function)
-            found.update(Secret(f"{one} {two}", source) for one, two in zip(function, function[1:]))
+            found.update(Secret(f"{one} {two}", source) for one, two in itertools.pairwise(function)
+                         if min(len(one), len(two)) > 3)        # a bracket or quotes are no second line
         if chapter not in given:
             solution = chapter.solution.read_text("utf-8")
             found.update(Secret(line, f"solutions/{chapter.solution.name}")
@@ -66,11 +68,14 @@ def secrets(given: list[Chapter]) -> list[Secret]:
     return sorted(secret for secret in found if len(secret.text) >= LEAST and secret.text not in told)
 
 
-def find(folder: Path, wanted: list[Secret]) -> Iterator[tuple[str, Secret]]:
-    """(file, secret) for each that a file of the folder holds and `shown.txt` does not allow there."""
+def find(folder: Path, wanted: list[Secret], under: str = "") -> Iterator[tuple[str, Secret]]:
+    """(file, secret) for each that a file of an edition holds and `shown.txt` does not allow there.
+
+    under: look through this folder of the edition alone.
+    """
     allowed = shown()
     inner = {secret.text: set(re.findall(r"\w+", secret.text)[1:-1]) for secret in wanted}
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for path in sorted(path for path in (folder / under).rglob("*") if path.is_file()):
         name = path.relative_to(folder).as_posix()
         checks, said = name.startswith("tests/"), set()
         for text in _texts(path):
