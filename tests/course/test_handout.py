@@ -224,7 +224,7 @@ def test_built_twice_it_is_the_same_byte_for_byte(course, built, tmp_path):
 
 
 def test_a_chapter_that_is_left_out_is_nowhere(course, tmp_path):
-    done = _grader(course, "handout", str(tmp_path / "one"), "--chapters", "1")
+    done = _grader(course, "handout", str(tmp_path / "one"), "--chapters", "1", "--given", "1")
     assert done.returncode == 0, done.stderr
     assert not [name for name in _contents(tmp_path / "one") if "02" in name]
     lesson = (tmp_path / "one/notebooks/01_first.ipynb").read_text()
@@ -323,16 +323,16 @@ def test_what_is_known_anyway_is_no_leak(course, tmp_path, monkeypatch):
 def test_this_course_shows_only_what_shown_txt_says(tmp_path):
     """And every line there is still shown, so that none allows what has gone."""
     handout._copy(tmp_path, chapters.chapters(), [])
+    for chapter in chapters.chapters():     # of a record, the words are enough
+        words = [edit.words for edit in edits(chapter, "mistake")]
+        record.write(tmp_path / "key" / chapter.record.name, {"mistakes": words}, [])
     secrets = leaks.secrets([])
     found = [f"{name}: {secret.text}" for name, secret in leaks.find(tmp_path, secrets)]
     assert not found, found
     texts: dict[str, list[str]] = {}
-    for chapter in chapters.chapters():     # of a record, the words are enough
-        words = [edit.words for edit in edits(chapter, "mistake")]
-        record.write(tmp_path / "key" / chapter.record.name, {"mistakes": words}, [])
     known = {secret.text for secret in secrets}
     for name, line in sorted(leaks.shown()):
-        texts.setdefault(name, leaks._texts(tmp_path / name))
+        texts[name] = texts.get(name) or leaks._texts(tmp_path / name)
         assert line in known and any(line in text for text in texts[name]), f"{name} no longer shows: {line}"
 
 
