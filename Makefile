@@ -19,8 +19,8 @@ test: .venv/maintainer lint   ## grade exercises/, then test the course itself
 lint: .venv/maintainer
 	$(BIN)/ruff check
 
-notebooks: .venv/student      ## run every lesson on fresh stubs and keep its outputs
-	$(BIN)/python -m tests.course.run_notebooks
+notebooks: .venv/student      ## run lessons on fresh stubs and keep their outputs: all, or make notebooks CHAPTER=28
+	$(BIN)/python -m tests.course.run_notebooks $(CHAPTER)
 
 bench: .venv/student          ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m tests.course.bench

@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs; for an instructor handout."""
+"""The command line: check, watch, hint, reset, stubs; new, without and handout for who gives the course."""
 
 import argparse
 import importlib.util
@@ -72,6 +72,9 @@ def _parser() -> argparse.ArgumentParser:
     reset.add_argument("chapter", metavar="CHAPTER")
     reset.set_defaults(run=_reset)
 
+    stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
+    stubs.set_defaults(run=_stubs)
+
     if CLASSROOM.is_dir():
         handout = commands.add_parser("handout", help="write the students' edition, without answers")
         handout.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
@@ -79,8 +82,14 @@ def _parser() -> argparse.ArgumentParser:
         handout.add_argument("--given", metavar="0-4", help="give the solutions of these")
         handout.set_defaults(run=_handout)
 
-    stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
-    stubs.set_defaults(run=_stubs)
+        new = commands.add_parser("new", help="write every file of a new chapter")
+        new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
+        new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
+        new.set_defaults(run=_new)
+
+        without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
+        without.add_argument("chapters", nargs="+", metavar="CHAPTER")
+        without.set_defaults(run=_without)
     return parser
 
 
@@ -129,12 +138,11 @@ def _hint(options) -> int:
 
 
 def _reset(options) -> int:
-    from grader import report
     chapter = chapters.find(options.chapter)
     kept = chapters.reset(chapter)
-    print(f"{report.shown(chapter.exercise)} is a fresh stub.")
+    print(f"{chapters.shown(chapter.exercise)} is a fresh stub.")
     if kept:
-        print(f"Your file is kept as {report.shown(kept)}.")
+        print(f"Your file is kept as {chapters.shown(kept)}.")
     return 0
 
 
@@ -148,12 +156,26 @@ def _handout(options) -> int:
 
 
 def _stubs(options) -> int:
-    from grader import report
     written, kept = chapters.write_stubs()
     print(f"{len(written)} stubs written, {len(kept)} kept because they are begun.")
     for chapter in kept:
-        print(f"  kept {report.shown(chapter.exercise)} "
+        print(f"  kept {chapters.shown(chapter.exercise)} "
               f"(python -m grader reset {chapter.number} gives a fresh one and keeps yours)")
+    return 0
+
+
+def _new(options) -> int:
+    from grader import report
+    from grader.classroom.new import new
+    for path in new(options.number, options.name):
+        print(report.shown(path))
+    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; its row into the README's table.")
+    return 0
+
+
+def _without(options) -> int:
+    from grader.classroom.without import without
+    print(without(_chosen(options)))
     return 0
 
 

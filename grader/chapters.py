@@ -19,6 +19,7 @@ SOLUTIONS = ROOT / "solutions"
 STUBS = ROOT / "stubs"
 KEY = ROOT / "key"
 TESTS = ROOT / "tests"
+HIDDEN = TESTS / "hidden"
 # Another folder than exercises/ may be worked in, as the course's own tests do with fresh stubs.
 EXERCISES = Path(os.environ.get("COURSE_EXERCISES", ROOT / "exercises")).resolve()
 
@@ -61,7 +62,7 @@ class Chapter:
         return ROOT / "notebooks" / f"{self.stem[2:]}.ipynb"
 
     def tests(self, hidden: bool = False) -> Path:
-        return (TESTS / "hidden" if hidden else TESTS) / f"test_{self.stem}.py"
+        return (HIDDEN if hidden else TESTS) / f"test_{self.stem}.py"
 
     @property
     def title(self) -> str:
@@ -72,6 +73,12 @@ class Chapter:
 def chapters() -> list[Chapter]:
     """Every chapter that has checks, in order."""
     return sorted(Chapter(path.stem.removeprefix("test_")) for path in TESTS.glob("test_ex*.py"))
+
+
+def tested(path: Path) -> Chapter | None:
+    """The chapter that a file of checks asks about: test_ex03_linear.py, or one's own test_ex03_linear_more.py."""
+    stem = path.stem.removeprefix("test_")
+    return next((chapter for chapter in chapters() if f"{stem}_".startswith(f"{chapter.stem}_")), None)
 
 
 def find(name: str) -> Chapter:
@@ -97,6 +104,14 @@ def several(names: str) -> list[Chapter]:
             raise ValueError(f"{part} runs backwards: write {last}-{first}")
         found.update(chapter for chapter in chapters() if ends[0] <= chapter <= ends[1])
     return sorted(found)
+
+
+def shown(path: Path) -> str:
+    """A path as a person would type it: relative to the course where it lies inside."""
+    try:
+        return path.resolve().relative_to(ROOT).as_posix()
+    except ValueError:
+        return str(path)
 
 
 def close(word: str, known: dict):

@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.chapters import shown
+
 
 @dataclass(frozen=True)
 class Check:
@@ -21,8 +23,9 @@ class Check:
     chapter: str                  # "ex03_linear"
     function: str                 # "test_forward"
     dtype: str | None             # "bfloat16", or None where the check has no dtype
+    file: str                     # where it stands, "tests/test_ex03_linear.py"
     hidden: bool
-    points: int
+    points: float                 # its share, where a check is asked in several dtypes
     devices: tuple[str, ...]
     rtol: float | None            # in place of the table's, for answers that are random
     doc: str
@@ -49,10 +52,10 @@ def _mark(**values):
     return decorate
 
 
-def points(n: int):
-    """Let a check count n points (1 without this mark)."""
-    if n < 1:
-        raise ValueError(f"points must be at least 1, got {n}")
+def points(n: float):
+    """Let a check count n points (1 without this mark), shared evenly over its dtypes."""
+    if not n > 0:
+        raise ValueError(f"points must be above 0, got {n}")
     return _mark(points=n)
 
 
@@ -127,21 +130,22 @@ def collect(path: Path, chapter: str, hidden: bool) -> list[Check]:
     found = []
     for name, function in vars(load(path)).items():
         if name.startswith("test_") and inspect.isfunction(function):
-            found += expand(function, chapter, hidden)
+            found += expand(function, chapter, shown(path), hidden)
     return sorted(found, key=lambda check: check.line)
 
 
-def expand(function, chapter: str, hidden: bool) -> list[Check]:
+def expand(function, chapter: str, file: str, hidden: bool) -> list[Check]:
     """One Check per dtype of a check function."""
     marks = getattr(function, "marks", {})
     doc = inspect.getdoc(function) or ""
     if not doc:
         raise ValueError(f"{chapter}: {function.__name__} has no docstring, so no rule to show")
+    dtypes = marks.get("dtypes", (None,))
     return [
-        Check(chapter, function.__name__, dtype, hidden, marks.get("points", 1),
+        Check(chapter, function.__name__, dtype, file, hidden, marks.get("points", 1) / len(dtypes),
               tuple(marks.get("devices", ("cpu", "cuda"))), marks.get("rtol"), doc,
               function.__code__.co_firstlineno, _names(function))
-        for dtype in marks.get("dtypes", (None,))
+        for dtype in dtypes
     ]
 
 

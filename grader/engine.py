@@ -5,16 +5,25 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from grader import chapters
+from grader import chapters, jail
 from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
 from grader.mistakes import Mistakes
 from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
 from grader.record import Record
-from grader.submission import CourseError, Frame, Place, Reply, Setting, Submission, scan_request, test_files
+from grader.submission import (
+    TIMEOUT,
+    CourseError,
+    Frame,
+    Place,
+    Reply,
+    Setting,
+    Submission,
+    scan_request,
+    test_files,
+)
 
-TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
 JUDGING = 60.0              # seconds that comparing one answer may take
 FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
 
@@ -33,7 +42,7 @@ class Verdict:
     seconds: float = 0.0
 
     @property
-    def points(self) -> int:
+    def points(self) -> float:
         return self.check.points if self.word == "passed" else 0
 
 
@@ -41,13 +50,17 @@ class Grader:
     """Asks checks of submissions. One zygote and one key serve it until `close`."""
 
     def __init__(self, device: str = "cpu", seed: int = 0, timeout: float = TIMEOUT,
-                 fork: bool = CAN_FORK):
+                 fork: bool = CAN_FORK, hidden_from: tuple[Path, ...] = (), walls: bool = False):
+        """hidden_from: folders with an instructor's own hidden checks. walls: submissions run in the jail."""
         if device not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'cpu' or 'cuda', got {device!r}")
         if not timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {timeout}")
-        self.setting = Setting(device, seed, timeout)
+        self.setting = Setting(device, seed, timeout, hidden_from)
+        if walls and (why := jail.missing() if self.setting.on_cpu else "walls are for device='cpu'"):
+            raise CourseError(why)
         self._nursery = Nursery(fork, limit=self.setting.on_cpu)    # CUDA maps more than it uses
+        self._cells = Nursery(walls=True) if walls else self._nursery
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
         self._known: set[Check] = set()     # what the reference has been asked
         self._records: dict[Chapter, Record] = {}
@@ -62,6 +75,7 @@ class Grader:
         self.mistakes.close()
         if "_key" in self.__dict__:
             self._key.end()
+        self._cells.close()
         self._nursery.close()
 
     def __enter__(self):
@@ -75,20 +89,25 @@ class Grader:
     def checks(self, chapter: Chapter, hidden: bool = False) -> list[Check]:
         """The chapter's checks for this device, in order: visible, then hidden if asked for."""
         if (chapter, hidden) not in self._checks:
-            said = self.tell("collect", chapter=chapter.stem, tests=test_files(chapter, hidden))
+            said = self.tell("collect", chapter=chapter.stem, tests=test_files(chapter, self.setting, hidden))
             found = [Check(**{**c, "devices": tuple(c["devices"]), "names": frozenset(c["names"])})
                      for c in said["checks"]]
             self._checks[chapter, hidden] = [c for c in found if self.setting.device in c.devices]
         return self._checks[chapter, hidden]
 
+    @cached_property
+    def layers(self) -> dict[str, bool]:
+        """What is forbidden to a submission here, and whether a worker that tried it was refused."""
+        return jail.probe(self._cells) if self._cells.desks else {}
+
     def place(self) -> Place:
-        """A new place for submissions to run in."""
+        """A new place for the course's own files to run in."""
         return Place(self._nursery, self.setting.device)
 
     def submission(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False) -> Submission:
         """A chapter's file, to be asked visible checks, or hidden ones; close it when done."""
         self.record(chapter)    # what cannot be compared is not asked
-        return Submission(self.place(), self.setting, chapter, folder, hidden)
+        return Submission(Place(self._cells, self.setting.device), self.setting, chapter, folder, hidden)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
               only=lambda check: True, name_all: bool = True, progress=None, stop=None) -> Iterator[Verdict]:
@@ -201,7 +220,7 @@ class Grader:
         folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
         return self._key.send(
             "prepare", questions=[self.setting.question(check) for check in new], record=record,
-            scan=scan_request(chapter, folders, SOLUTIONS, self.setting.device))
+            scan=scan_request(chapter, folders, SOLUTIONS, self.setting))
 
     def record(self, chapter: Chapter) -> Record | None:
         """What stands for the chapter's reference in an edition without it; None where there is the reference.

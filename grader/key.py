@@ -40,10 +40,10 @@ class Key:
             return self.shown[_place(**arguments)]
         raise ValueError(f"unknown request {do!r}")
 
-    def collect(self, chapter: str, tests: dict) -> dict:
+    def collect(self, chapter: str, tests: list) -> dict:
         """The checks of a chapter's test files."""
-        found = [check for hidden, path in tests.items()
-                 for check in checks.collect(Path(path), chapter, hidden == "hidden")]
+        found = [check for test in tests
+                 for check in checks.collect(Path(test["path"]), chapter, test["hidden"])]
         return {"checks": [{**dataclasses.asdict(check), "names": sorted(check.names)}
                            for check in found]}
 

@@ -88,7 +88,7 @@ class Recorded:
 
     def ask(self, check: Check) -> Reply:
         """Its wrong answer; "passed" where it gave a right one, which is not kept."""
-        header, body = self._record.said(self._number, check.function, check.dtype) or ({}, b"")
+        header, body = self._record.said(self._number, check.file, check.function, check.dtype) or ({}, b"")
         word = "answer" if "answer" in header else "error" if header else "passed"
         return Reply(word, [], header, body)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from grader import checks, report
+from grader import report
 from grader.__main__ import need_libraries
-from grader.chapters import EXERCISES, TESTS, Chapter
+from grader.chapters import EXERCISES, HIDDEN, TESTS, Chapter, shown, tested
 from grader.engine import FINE, TIMEOUT, Grader, Verdict
 from grader.submission import CourseError
 
@@ -53,7 +53,7 @@ def pytest_report_header(config):
 def pytest_ignore_collect(collection_path, config):
     """Leave out what was not asked for; None lets pytest decide."""
     asked = [Path(str(arg).partition("::")[0]).resolve() for arg in config.args]
-    for folder, wanted in ((TESTS / "hidden", config.getoption("hidden")), (TESTS / "course", False)):
+    for folder, wanted in ((HIDDEN, config.getoption("hidden")), (TESTS / "course", False)):
         if collection_path == folder and not wanted:
             if not any(arg == folder or folder in arg.parents for arg in asked):
                 return True
@@ -61,7 +61,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def _is_check(function, path: Path) -> bool:
-    return path.parent in (TESTS, TESTS / "hidden") and path.name.startswith("test_ex")
+    return path.parent in (TESTS, HIDDEN) and tested(path) is not None
 
 
 def pytest_generate_tests(metafunc):
@@ -91,12 +91,11 @@ def pytest_pyfunc_call(pyfuncitem):
     if grader is None:
         grader = config.stash[GRADER] = Grader(
             config.getoption("device"), config.getoption("seed"), config.getoption("check_timeout"))
-    chapter = Chapter(pyfuncitem.path.stem.removeprefix("test_"))
-    hidden = pyfuncitem.path.parent.name == "hidden"
+    chapter, hidden = tested(pyfuncitem.path), pyfuncitem.path.parent == HIDDEN
     dtype = getattr(pyfuncitem, "callspec", None) and pyfuncitem.callspec.params.get("dtype")
-    check = next(check for check in checks.expand(pyfuncitem.function, chapter.stem, hidden)
-                 if check.dtype == dtype)
-    if grader.setting.device not in check.devices:
+    check = next((check for check in grader.checks(chapter, hidden) if check.dtype == dtype and
+                  (check.file, check.function) == (shown(pyfuncitem.path), pyfuncitem.function.__name__)), None)
+    if check is None:
         pytest.skip(f"not asked on {grader.setting.device}")
     folder = config.getoption("submission")
     if config.getoption("in_process"):
@@ -135,7 +134,7 @@ def _here(config, grader: Grader, check, chapter: Chapter, folder, function) -> 
 
     room = Room()
     candidate = grader.submission(chapter, folder)
-    broken = room.scan(**scan_request(chapter, candidate.folders, folder or EXERCISES, grader.setting.device))
+    broken = room.scan(**scan_request(chapter, candidate.folders, folder or EXERCISES, grader.setting))
     if broken:
         line, name = broken["forbidden"][0]
         pytest.fail(f"line {line} uses {name}, which is yours to write here", pytrace=False)

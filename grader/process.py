@@ -15,7 +15,9 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
+from grader import jail
 from grader.chapters import ROOT
 from grader.frames import FrameError, read_frame, write_frame
 from grader.zygote import THREADS
@@ -59,39 +61,48 @@ class Nursery:
     """Starts workers: forked from a zygote where that is safe, fresh processes elsewhere.
 
     limit: let none of them take more memory than worker.MEMORY.
+    walls: shut them in (see jail); each is then given a desk, and sees nothing else.
     """
 
-    def __init__(self, fork: bool = CAN_FORK, limit: bool = True):
+    def __init__(self, fork: bool = CAN_FORK, limit: bool = True, walls: bool = False):
         self.fork, self._limit, self._lock = fork, limit, threading.Lock()
+        self.desks = jail.Desks() if walls else None
         self._zygote = None
         if fork:
             self._start_zygote()
 
     def _start_zygote(self) -> None:
         self._control, theirs = socket.socketpair()
+        command = _python("zygote", str(theirs.fileno()))
         self._zygote = subprocess.Popen(
-            _python("zygote", str(theirs.fileno())), pass_fds=[theirs.fileno()],
+            jail.around(command, self.desks.path) if self.desks else command, pass_fds=[theirs.fileno()],
             env=_environment(), stdin=subprocess.DEVNULL)
         theirs.close()
 
-    def start(self, role: str) -> "Worker":
-        """A new process in the role of "worker" or "key"."""
+    def start(self, role: str, desk: Path | None = None) -> "Worker":
+        """A new process in the role of "worker" or "key". desk: what it may read, behind walls."""
         if not self.fork:
             process = subprocess.Popen(
                 _python(role, *["--limit"] * self._limit), env=_environment(), start_new_session=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
             return Worker(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
-                          process.pid, lambda: _wait(process))
+                          process.pid, lambda kill: _wait(process, kill))
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         try:
-            pid = self._request({"do": "fork", "role": role, "limit": self._limit}, theirs)
+            pid = self._request({"do": "fork", "role": role, "limit": self._limit,
+                                 "desk": desk and str(desk)}, theirs)
         finally:
             for fd in theirs:
                 os.close(fd)
         replies, prints = (open(pipe[0], "rb", buffering=0) for pipe in pipes[1:])
-        return Worker(open(pipes[0][1], "wb"), replies, prints, pid,
-                      lambda: self._request({"do": "reap", "pid": pid}))
+        return Worker(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(pid, kill))
+
+    def _reap(self, pid: int, kill: bool) -> int:
+        """How a worker ended. Behind walls its number means something else out here: the zygote kills it."""
+        if kill and not self.desks:
+            _kill(pid)
+        return self._request({"do": "reap", "pid": pid, "kill": kill})
 
     def _request(self, message: dict, fds=()) -> int:
         """One exchange with the zygote; a zygote that a submission has killed is started anew."""
@@ -113,9 +124,13 @@ class Nursery:
             self._control.close()
             self._zygote.wait()
             self._zygote = None
+        if self.desks:
+            self.desks.close()
 
 
-def _wait(process) -> int:
+def _wait(process, kill: bool) -> int:
+    if kill:
+        _kill(process.pid)
     try:
         return process.wait(0.3)
     except subprocess.TimeoutExpired:
@@ -194,9 +209,7 @@ class Worker:
         if self._ended:
             return 0
         self._ended = True
-        if kill:
-            _kill(self.pid)
-        status = self._reap()
+        status = self._reap(kill)
         for thread in self._threads:
             thread.join(1)
         for stream in (self._requests, self._replies, self._prints):

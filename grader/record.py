@@ -19,8 +19,8 @@ def write(path: Path, head: dict, answers: list[tuple[dict, dict, bytes]]) -> No
     """Keep the answers of a chapter.
 
     head: {"seed", "device", "mistakes": [{"words", "parts", "by_size"}]}. answers: (what was
-    asked, the reply, its bytes), where what was asked is {"function", "dtype", "mistake"} with the
-    mistake's number, or None for the reference.
+    asked, the reply, its bytes), where what was asked is {"file", "function", "dtype", "mistake"}
+    with the mistake's number, or None for the reference.
     """
     stream = io.BytesIO()
     write_frame(stream, head)
@@ -59,17 +59,16 @@ class Record:
             (head, _), *answers = frames(path)
             self.seed, self.device, self.mistakes = head["seed"], head["device"], head["mistakes"]
             self._replies = {
-                (said["asked"]["mistake"], said["asked"]["function"], said["asked"]["dtype"]): (said["reply"], body)
+                tuple(said["asked"][name] for name in ("mistake", "file", "function", "dtype")): (said["reply"], body)
                 for said, body in answers}
         except (KeyError, TypeError, ValueError) as error:
             raise error if isinstance(error, FrameError) else FrameError(f"{path.name} is no record") from error
 
-    def ask(self, function: str, hidden: bool, dtype: str | None, seed: int) -> tuple[dict, bytes]:
+    def ask(self, file: str, function: str, dtype: str | None, seed: int) -> tuple[dict, bytes]:
         """What the reference answered; {"missing": …} where it was not asked this."""
-        if hidden or seed != self.seed:
-            return {"missing": f"there is no answer for seed {seed}"}, b""
-        return self.said(None, function, dtype) or ({"missing": "there is no answer to this check"}, b"")
+        said = self.said(None, file, function, dtype) if seed == self.seed else None
+        return said or ({"missing": f"its record has no answer for seed {seed}"}, b"")
 
-    def said(self, mistake: int | None, function: str, dtype: str | None) -> tuple[dict, bytes] | None:
+    def said(self, mistake: int | None, file: str, function: str, dtype: str | None) -> tuple[dict, bytes] | None:
         """What a mistake (None: the reference) answered, or None where that was right or not asked."""
-        return self._replies.get((mistake, function, dtype))
+        return self._replies.get((mistake, file, function, dtype))

@@ -6,7 +6,7 @@ import os
 import textwrap
 from pathlib import Path
 
-from grader.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter
+from grader.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter, shown
 from grader.engine import FINE, Verdict
 from grader.submission import Frame, Setting
 
@@ -99,22 +99,13 @@ def _tail(output: str) -> str:
     return "\n".join(lines[-3:])
 
 
-def shown(path: Path) -> str:
-    """A path as a person would type it: relative to the course where it lies inside."""
-    try:
-        return path.resolve().relative_to(ROOT).as_posix()
-    except ValueError:
-        return str(path)
-
-
 def again(verdict: Verdict, setting: Setting, folder: Path | None) -> str:
     """The one command that repeats a check under a debugger."""
     check = verdict.check
-    where = shown(Chapter(check.chapter).tests(check.hidden))
     options = f" --submission {shown(folder)}" if folder else ""
     options += f" --device {setting.device}" if setting.device != "cpu" else ""
     options += f" --seed {setting.seed}" if setting.seed else ""
-    return f'pytest "{where}::{check.name}"{options} --in-process --pdb'
+    return f'pytest "{check.file}::{check.name}"{options} --in-process --pdb'
 
 
 def words(verdicts: list[Verdict]) -> str:
@@ -175,7 +166,7 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
     verdicts = [verdict for chapter in results.values() for verdict in chapter]
     failed = failures(verdicts)
     said = f"{sum(v.word == 'passed' for v in verdicts)} of {len(verdicts)} checks passed, " \
-           f"{sum(v.points for v in verdicts)} of {sum(v.check.points for v in verdicts)} points."
+           f"{total(v.points for v in verdicts)} of {total(v.check.points for v in verdicts)} points."
     if folder:
         said += f" (These inputs again: --seed {setting.seed})"
     if failed:
@@ -187,6 +178,11 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
     elif len(failed) > 1:
         said += f"\n(and {len(failed) - 1} more: python -m grader check --all lists them)"
     return f"{said}\n\n{next_step(results, folder)}"
+
+
+def total(points) -> str:
+    """A sum of points, which may be shares."""
+    return f"{round(sum(points), 2):g}"
 
 
 def failures(verdicts: list[Verdict]) -> list[Verdict]:

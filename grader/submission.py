@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grader import chapters
-from grader.chapters import SOLUTIONS, Chapter
+from grader.chapters import HIDDEN, SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
+from grader.jail import MAX_FILE, Desk
 from grader.process import Ended, Nursery, TimedOut, Worker
 
-MAX_FILE = 1 << 20          # bytes of a submission's file
+TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
 START = 120.0               # seconds that a GPU may take to be ready
 MAX_USES = 20               # lines that a reply may name
 AFTER_TIMEOUT = 1.0         # seconds for each check after one that took too long, in a student's own folder
@@ -49,9 +50,10 @@ class Frame:
 class Setting:
     """How checks are asked: the same for every submission of a run."""
 
-    device: str
-    seed: int
-    timeout: float
+    device: str = "cpu"
+    seed: int = 0
+    timeout: float = TIMEOUT
+    hidden_from: tuple[Path, ...] = ()      # where an instructor's own hidden checks lie
 
     @property
     def on_cpu(self) -> bool:
@@ -59,8 +61,7 @@ class Setting:
 
     def question(self, check: Check) -> dict:
         """What a worker needs to ask one check."""
-        return {"function": check.function, "hidden": check.hidden, "dtype": check.dtype,
-                "seed": self.seed}
+        return {"file": check.file, "function": check.function, "dtype": check.dtype, "seed": self.seed}
 
 
 class Place:
@@ -68,11 +69,13 @@ class Place:
 
     def __init__(self, nursery: Nursery, device: str = "cpu"):
         self._nursery, self._device = nursery, device
+        self.desks = nursery.desks                          # where there are walls
+        self.desk: Desk | None = None                       # all that a worker may read behind them
         self.worker: Worker | None = None
 
     def open(self) -> Worker:
         if self.worker is None:
-            self.worker = self._nursery.start("worker")
+            self.worker = self._nursery.start("worker", self.desk and self.desk.path)
             if self._device != "cpu":       # its context takes seconds, which no check shall pay for
                 self.worker.ask("start", START, room="", device=self._device)
         return self.worker
@@ -143,8 +146,7 @@ class Submission:
             self._broken = Reply("error", [refused], {}, whole=True)
         if self._broken:
             return
-        scan = scan_request(self.chapter, self.folders, self.folder, self._setting.device, self.hidden)
-        seconds = self._setting.timeout
+        scan, seconds = self._scan(), self._setting.timeout
         try:
             if self._loaded_in is self.place.open():
                 return
@@ -158,6 +160,15 @@ class Submission:
         except (TimedOut, Ended, FrameError) as error:
             self._broken = replace(self._lost(error, seconds), whole=True)
             self._broken.facts[0] += f", while {self.file.name} was imported"
+
+    def _scan(self) -> dict:
+        """What the worker is told of the files; behind walls they are copies on its desk."""
+        scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden)
+        if self.place.desks:
+            if not self.place.desk:
+                self.place.desk = self.place.desks.lay(scan)
+            scan = self.place.desk.scan
+        return scan
 
     def _refused(self) -> str:
         """Why a file is not even opened, or ""."""
@@ -204,6 +215,8 @@ class Submission:
             match frame:
                 case {"file": str(file), "line": int(line), "function": str(function)} if 0 < line < 10**6:
                     path = Path(file[:4096].replace("\0", ""))
+                    if self.place.desk:
+                        path = self.place.desk.copies.get(path, path)
                     if (path in known or (path.parent == self.folder and path.suffix == ".py")) \
                             and (self._own or not path.is_symlink()) \
                             and path.is_file() and path.stat().st_size <= MAX_FILE:
@@ -237,6 +250,8 @@ class Submission:
 
     def close(self) -> None:
         self.place.close()
+        if self.place.desk:
+            self.place.desk.clear()
 
 
 def _all(values: list, kind: type) -> bool:
@@ -256,15 +271,16 @@ def _is_use(use) -> bool:
     return type(use) is list and [type(part) for part in use] == [int, str]
 
 
-def scan_request(chapter: Chapter, folders: dict, fallback: Path, device: str, hidden: bool = True) -> dict:
+def scan_request(chapter: Chapter, folders: dict, fallback: Path, setting: Setting, hidden: bool = True) -> dict:
     """What a worker needs to load a chapter: where each file lies, and the checks' files."""
     return {"chapter": chapter.stem, "folders": folders, "fallback": str(fallback),
-            "tests": test_files(chapter, hidden), "device": device}
+            "tests": test_files(chapter, setting, hidden), "device": setting.device}
 
 
-def test_files(chapter: Chapter, hidden: bool) -> dict[str, str]:
-    """The chapter's test files that are here."""
-    files = {"visible": chapter.tests()}
-    if hidden:
-        files["hidden"] = chapter.tests(hidden=True)
-    return {name: str(path) for name, path in files.items() if path.exists()}
+def test_files(chapter: Chapter, setting: Setting, hidden: bool) -> list[dict]:
+    """The chapter's test files that are here; hidden ones of the course, then the instructor's own."""
+    paths = [chapter.tests()]
+    for folder in [HIDDEN, *setting.hidden_from] if hidden else []:
+        paths += sorted(path for path in folder.glob("test_ex*.py") if chapters.tested(path) == chapter)
+    return [{"file": chapters.shown(path), "path": str(path), "hidden": path != paths[0]}
+            for path in paths if path.exists()]

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from grader import checks, forbidden, loader, wire
+from grader import checks, forbidden, jail, loader, wire
 from grader.draw import Draw, seed_of
 from grader.frames import read_frame, write_frame
 
@@ -82,6 +82,8 @@ class Rooms:
             case "start":
                 torch.zeros(1, device=arguments["device"]).sum().item()     # a GPU's context takes seconds
                 return {}, b""
+            case "probe":
+                return {"layers": jail.attempts(**arguments)}, b""
             case "scan":
                 self.rooms[name] = Room()
                 return self.rooms[name].scan(**arguments), b""
@@ -98,19 +100,19 @@ class Room:
     def __init__(self):
         self.impl = self.file = None
         self.files: dict[str, str] = {}
-        self.tests: dict[bool, types.ModuleType] = {}
+        self.tests: dict[str, types.ModuleType] = {}
         self.forbidden: set[str] = set()
         self.parameters: set[str] = set()
 
-    def scan(self, chapter: str, folders: dict, fallback: str, tests: dict, device: str) -> dict:
+    def scan(self, chapter: str, folders: dict, fallback: str, tests: list, device: str) -> dict:
         """Before any of the student's code runs: what the text of the submission names."""
         self.chapter, self.folders, self.fallback = chapter, folders, fallback
         self.file, self.device = Path(folders[chapter]) / f"{chapter}.py", device
-        for hidden, path in tests.items():
-            module = self.tests[hidden == "hidden"] = checks.load(Path(path))
+        for test in tests:
+            module = self.tests[test["file"]] = checks.load(Path(test["path"]))
             self.forbidden |= getattr(module, "FORBIDDEN", set())
         others = [str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter]
-        self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[*tests.values(), *others])
+        self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[*(test["path"] for test in tests), *others])
         try:
             source = self.file.read_text("utf-8")
             self.parameters = {node.arg for node in ast.walk(ast.parse(source))
@@ -158,8 +160,7 @@ class Room:
         return (Draw(seed, self.device, given if exact else None),
                 [torch.float64 if exact else given] if dtype else [])
 
-    def ask(self, function: str, hidden: bool, dtype: str | None, seed: int, exact=False,
-            patience: float = 0):
+    def ask(self, file: str, function: str, dtype: str | None, seed: int, exact=False, patience: float = 0):
         """Run one check. `exact` asks it in float64, which is what tolerances are measured by.
 
         patience: seconds after which somebody stops waiting; shortly before, the stack is printed.
@@ -167,7 +168,7 @@ class Room:
         draw, arguments = self.prepare(function, dtype, seed, exact)
         try:
             with _stack_printed(patience), self.watch:
-                answer = getattr(self.tests[hidden], function)(self.impl, draw, *arguments)
+                answer = getattr(self.tests[file], function)(self.impl, draw, *arguments)
                 if self.device == "cuda":
                     torch.cuda.synchronize()    # an error of this check must not meet the next one
             if not self.watch.seen:

@@ -1,4 +1,4 @@
-"""A process with torch already imported, that forks workers in milliseconds.
+"""A process with torch already imported, that forks workers in milliseconds; behind walls, if it was put there.
 
 It limits every thread pool to one thread before torch is imported, runs no tensor operation
 and touches no CUDA: a fork from a process whose OpenMP pool has started hangs in the child.
@@ -35,14 +35,14 @@ def main() -> None:
             child = os.fork()
             if child == 0:
                 control.close()
-                _become(key.main if request["role"] == "key" else worker.main, request["limit"], fds)
+                _become(key.main if request["role"] == "key" else worker.main, request, fds)
             children.add(child)
             for fd in fds:
                 os.close(fd)
             control.send(str(child).encode())
         else:
             children.discard(request["pid"])
-            control.send(str(_reap(request["pid"])).encode())
+            control.send(str(_reap(request["pid"], request["kill"])).encode())
 
 
 def _warm() -> None:
@@ -53,6 +53,7 @@ def _warm() -> None:
     import numpy.random  # noqa: F401
     import regex  # noqa: F401
     import torch
+    torch.backends.cpu.get_cpu_capability()     # reads /proc/cpuinfo, which no worker behind walls could
 
     @jaxtyping.jaxtyped(typechecker=beartype.beartype)
     def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:
@@ -65,15 +66,21 @@ def _warm() -> None:
             plain.__dict__["__dynamo_disable"] = plain
 
 
-def _become(role, limit: bool, fds) -> None:
-    """In the child: its own process group, the channel as standard streams, then its role."""
+def _become(role, request: dict, fds) -> None:
+    """In the child: its own process group, the channel as standard streams, the second wall, then its role."""
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         for target, fd in enumerate(fds):
             os.dup2(fd, target)
             os.close(fd)
-        role(limit)
+        if request["limit"]:
+            from grader.worker import limit_memory
+            limit_memory()          # while it can still see what it has
+        if request["desk"]:
+            from grader.jail import confine
+            confine(request["desk"])
+        role()
     except BaseException:
         import traceback
         os.write(2, traceback.format_exc().encode())
@@ -81,8 +88,13 @@ def _become(role, limit: bool, fds) -> None:
         os._exit(70)
 
 
-def _reap(pid: int) -> int:
-    """The exit status of a child that has ended, or is ended now: the signal as a negative."""
+def _reap(pid: int, kill: bool) -> int:
+    """The exit status of a child that has ended, or is ended now: the signal as a negative.
+
+    Without kill it is given a moment to end by itself.
+    """
+    if kill:
+        _kill(pid)
     for wait in (0, 0.002, 0.01, 0.05, 0.2, None):
         if wait is None:
             _kill(pid)

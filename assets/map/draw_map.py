@@ -2,25 +2,22 @@
 
     python assets/map/draw_map.py
 
-The map is one list of parts, each with the chapters that build it. A chapter NN gets a picture,
-NN.svg, once solutions/exNN_*.py exists. Text runs in at the upper left, down and through the
-blocks along the residual stream, and out at the upper right as next-token probabilities.
+The map is one list of parts, each with the chapter that builds it. Every chapter NN gets a picture,
+NN.svg; one that has no part here lights the parts that it builds on. Text runs in at the upper left,
+down and through the blocks along the residual stream, and out at the upper right as next-token probabilities.
 """
 
-import re
+import sys
+import textwrap
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
-SOLUTIONS = HERE.parent.parent / "solutions"
-WIDTH, HEIGHT = 728, 474
+sys.path.insert(0, str(HERE.parent.parent))
 
-NAMES = {
-    "00": "Shapes", "01": "Tokens", "02": "Embedding", "03": "Linear", "04": "Normalization",
-    "05": "Softmax and loss", "06": "Positions", "07": "RoPE", "08": "Feed-forward",
-    "09": "Attention", "10": "Grouped queries", "11": "KV cache", "12": "The block",
-    "13": "The whole model", "14": "Training", "15": "Generation", "16": "Pretrained weights",
-}
+from grader import chapters  # noqa: E402
+
+WIDTH, HEIGHT = 728, 474
 
 # Pale is for where you are not. Amber with a black edge is for where you are: the edge, the
 # bold letters and the pin say it without the colour.
@@ -92,6 +89,8 @@ WIRES = [
 ]
 MODEL = [(5, 417), (5, 216), (136, 216), (136, 86), (588, 86), (588, 256), (712, 256), (712, 417)]
 BLOCK = (143, 98, 430, 304)
+# The parts' chapters, and those that the code below draws: all wires, and the whole model.
+ON_THE_MAP = {"00", "13", *(part[0] for part in PARTS + WIRES), *(frame[1] for frame in FRAMES)}
 
 
 def text(x, y, words, size=20, color=PALE_INK, bold=False, anchor="middle"):
@@ -161,10 +160,13 @@ def pin(x, y, size=0.8):
             f'stroke-width="2"/><circle cy="-21" r="4.5" fill="{AMBER}"/></g>')
 
 
-def picture(here: str) -> str:
-    """The whole map as SVG, with chapter `here` lit."""
+def picture(chapter: chapters.Chapter) -> str:
+    """The whole map as SVG, with the chapter's parts lit, or those of the chapters that it imports."""
+    here, name = chapter.number, textwrap.shorten(chapter.title.partition(":")[0], 36, placeholder=" …")
+    shown = {here} if here in ON_THE_MAP else {other.number for other in chapters.prerequisites(chapter)}
+
     def lit(chapter):
-        return chapter == here
+        return chapter in shown
 
     out, pins = [], []
     frame = path(MODEL, radius=14, closed=True)
@@ -191,9 +193,9 @@ def picture(here: str) -> str:
         out.append(part(label, x, y, width, height, lit(chapter)))
     out += ends() + [model_label(lit("13"))]
     pins += [(312, 430)] * lit("13")
-    pins += {"00": [(208, STREAM - 2)], "12": [(FEED_FORWARD - 38, 140)]}.get(here, [])
-    out += [pin(*place) for place in pins] + header(here)
-    title = f"Map of a transformer. You are here: {here} {NAMES[here]}"
+    pins += [(208, STREAM - 2)] * lit("00") + [(FEED_FORWARD - 38, 140)] * lit("12")
+    out += [pin(*place) for place in pins] + header(f"{here}  {name}")
+    title = f"Map of a transformer. You are here: {here} {name}"
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
             f'width="{WIDTH}" height="{HEIGHT}" role="img" font-family="{FONT}">\n'
             f"<title>{escape(title)}</title>\n"
@@ -201,10 +203,10 @@ def picture(here: str) -> str:
             + "\n".join(out) + "\n</svg>\n")
 
 
-def header(here):
+def header(words):
     return [rectangle(4, 4, 174, 34, INK, False, 17, INK), pin(24, 33),
             text(104, 28, "you are here", 20, "#FFFFFF", bold=True),
-            text(192, 29, f"{here}  {NAMES[here]}", 24, INK, bold=True, anchor="start")]
+            text(192, 29, words, 24, INK, bold=True, anchor="start")]
 
 
 def ends():
@@ -224,10 +226,9 @@ def model_label(lit):
 
 
 def main():
-    for solution in sorted(SOLUTIONS.glob("ex[0-9][0-9]_*.py")):
-        number = re.match(r"ex(\d\d)", solution.name)[1]
-        (HERE / f"{number}.svg").write_text(picture(number), "utf-8")
-        print(f"{number}.svg")
+    for chapter in chapters.chapters():
+        (HERE / f"{chapter.number}.svg").write_text(picture(chapter), "utf-8")
+        print(f"{chapter.number}.svg")
 
 
 if __name__ == "__main__":

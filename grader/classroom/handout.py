@@ -148,7 +148,7 @@ def _record(grader: Grader, chapter: Chapter, draft: Path) -> None:
     """Ask the reference, and each mistake where it can show, every visible check; keep what they answer."""
     suspects, answers = grader.mistakes.suspects(chapter), []
     for check in grader.checks(chapter):
-        asked = {"function": check.function, "dtype": check.dtype}
+        asked = {"file": check.file, "function": check.function, "dtype": check.dtype}
         reply, body = grader.right_answer(check)
         answers.append(({**asked, "mistake": None}, {"answer": reply["answer"], "changed": reply["changed"]}, body))
         for number in grader.mistakes.wrong(check):

@@ -52,8 +52,7 @@ def secrets(given: list[Chapter]) -> list[Secret]:
     known += [path.read_text("utf-8") for path in (ROOT / "grader").glob("*.py")]
     told, found = "\n".join(map(_one_line, known)), set()
     for chapter in chapters.chapters():
-        for function in _hidden_checks(chapter):
-            source = f"tests/hidden/{chapter.tests().name}"
+        for source, function in _hidden_checks(chapter):
             found.update(Secret(line, source, False) for line in function)
             found.update(Secret(f"{one} {two}", source) for one, two in itertools.pairwise(function)
                          if min(len(one), len(two)) > 3)        # a bracket or quotes are no second line
@@ -93,15 +92,14 @@ def shown() -> set[tuple[str, str]]:
     return {(name, _one_line(text)) for name, text in lines}
 
 
-def _hidden_checks(chapter: Chapter) -> list[list[str]]:
-    """The lines of each hidden check of a chapter."""
-    path = chapter.tests(hidden=True)
-    if not path.exists():
-        return []
-    source = path.read_text("utf-8")
-    lines = source.splitlines()
-    return [_lines("\n".join(lines[node.lineno - 1:node.end_lineno])) for node in ast.parse(source).body
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+def _hidden_checks(chapter: Chapter) -> Iterator[tuple[str, list[str]]]:
+    """(file, lines) of each hidden check of a chapter."""
+    for path in sorted(chapters.HIDDEN.glob(f"test_{chapter.stem}*.py")):
+        source = path.read_text("utf-8")
+        lines = source.splitlines()
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield f"tests/hidden/{path.name}", _lines("\n".join(lines[node.lineno - 1:node.end_lineno]))
 
 
 def _texts(path: Path) -> list[str]:

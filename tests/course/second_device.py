@@ -24,7 +24,7 @@ from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.key import Key
 from grader.mistakes import edits
-from grader.submission import scan_request
+from grader.submission import Setting, scan_request
 from grader.worker import Room
 
 NAME = "elsewhere"
@@ -88,7 +88,7 @@ class Device:
 
     def __init__(self, chapter: Chapter, device: str):
         self.folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
-        self.scan = scan_request(chapter, self.folders, SOLUTIONS, device)
+        self.scan = scan_request(chapter, self.folders, SOLUTIONS, Setting(device))
         self.chapter, self.key, self.known = chapter, Key(), {}
         self.room = self.open(SOLUTIONS)
 
@@ -119,7 +119,7 @@ class Device:
 
 
 def _question(check: Check) -> dict:
-    return {"function": check.function, "hidden": check.hidden, "dtype": check.dtype, "seed": 0}
+    return Setting(NAME).question(check)
 
 
 def differences(chapter: Chapter) -> list[str]:

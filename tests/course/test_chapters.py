@@ -72,7 +72,7 @@ def test_every_mistake_is_caught_on_every_seed(chapter, tmp_path):
         pytest.skip("one seed only; more with SEEDS=5")
     torch.set_num_threads(1)
     folders = {other.stem: str(chapters.SOLUTIONS) for other in CHAPTERS}
-    scan = scan_request(chapter, folders, chapters.SOLUTIONS, "cpu")
+    scan = scan_request(chapter, folders, chapters.SOLUTIONS, Setting())
     visible = [check for check in checks.collect(chapter.tests(), chapter.stem, hidden=False)
                if "cpu" in check.devices]
     key, prepared = Key(), set()
@@ -172,7 +172,7 @@ def test_the_reference_refuses_what_a_check_wants_refused(chapter, monkeypatch):
     monkeypatch.setattr(grader_package, "raises", raises)       # what the checks import, once they are loaded
     room = Room()
     folders = {other.stem: str(chapters.SOLUTIONS) for other in CHAPTERS}
-    room.scan(**scan_request(chapter, folders, chapters.SOLUTIONS, "cpu"))
+    room.scan(**scan_request(chapter, folders, chapters.SOLUTIONS, Setting()))
     assert not room.load()
     for hidden in (False, True):
         for now in checks.collect(chapter.tests(hidden), chapter.stem, hidden):

@@ -309,8 +309,8 @@ def test_a_leak_in_the_record_stops_the_build(tmp_path):
 
 def test_what_is_known_anyway_is_no_leak(course, tmp_path, monkeypatch):
     """A line of a solution that is given; and in a check, one line that a hidden check has too."""
-    for name in ("ROOT", "SOLUTIONS", "TESTS"):
-        monkeypatch.setattr(chapters, name, course / {"ROOT": ""}.get(name, name.lower()))
+    for name in ("ROOT", "SOLUTIONS", "TESTS", "HIDDEN"):
+        monkeypatch.setattr(chapters, name, course / {"ROOT": "", "HIDDEN": "tests/hidden"}.get(name, name.lower()))
     first, last = chapters.chapters()
     for name, text in (("tests/test_ex01_first.py", "    zeros = draw(3) * 0\n    return zeros"),
                        ("notebooks/01_first.ipynb", _lesson(SECRETS["solutions/ex01_first.py"], ""))):

@@ -12,7 +12,7 @@ from grader import chapters, checks, loader, watch
 from grader.chapters import ROOT, Chapter
 from grader.engine import Grader
 from grader.mistakes import _Parts
-from grader.submission import scan_request
+from grader.submission import Setting, scan_request
 from grader.worker import Room
 
 FIRST, LAST = Chapter("ex01_first"), Chapter("ex02_last")
@@ -262,7 +262,7 @@ def test_rooms_of_one_worker_share_what_is_the_same(tmp_path):
         shutil.copy(chapter.solution, own)
         folders = {c.stem: str(own if c >= chapter else chapters.SOLUTIONS) for c in chapters.chapters()}
         opened = Room()
-        opened.scan(**scan_request(chapter, {**folders, earlier.stem: str(linear)}, own, "cpu"))
+        opened.scan(**scan_request(chapter, {**folders, earlier.stem: str(linear)}, own, Setting()))
         assert opened.load() == {}
         return opened
 

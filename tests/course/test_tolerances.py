@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from grader import chapters, checks, compare, wire
-from grader.submission import scan_request
+from grader.submission import Setting, scan_request
 from grader.worker import Room
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
@@ -32,14 +32,14 @@ def test_rounding_takes_a_quarter_of_the_tolerance_at_most(device):
 def _reference(chapter, device: str) -> Room:
     room = Room()
     folders = {other.stem: str(chapters.SOLUTIONS) for other in chapters.chapters()}
-    assert room.scan(**scan_request(chapter, folders, chapters.SOLUTIONS, device)) == {}
+    assert room.scan(**scan_request(chapter, folders, chapters.SOLUTIONS, Setting(device))) == {}
     room.load_here()
     return room
 
 
 def _measure(room: Room, check, worst: dict) -> None:
     """Keep the largest error of each dtype, and where it was seen."""
-    question = {"function": check.function, "hidden": check.hidden, "dtype": check.dtype, "seed": 0}
+    question = Setting().question(check)
     answer, exact = (wire.decode(reply["answer"], body) for reply, body in
                      (room.ask(**question), room.ask(**question, exact=True)))
     right = compare.leaves(exact)

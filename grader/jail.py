@@ -1,0 +1,245 @@
+"""Two walls around submissions, and the proof that they hold. Linux with bubblewrap and libseccomp.
+
+The zygote of a run lives in bubblewrap: no network, no process but its own, a clean environment, and
+of the disk only the interpreter, this package and the desks. A desk is a folder with copies of what one
+worker may read. Each worker, after its fork and before a student's line runs, shuts itself in further:
+it hides all desks but its own, and every process; it gives up starting processes, signals to others,
+sockets and shared memory. Both walls need only what bubblewrap needs, user namespaces, and no root.
+"""
+
+import ctypes
+import errno
+import itertools
+import mmap
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from grader.chapters import ROOT, chapters
+
+MAX_FILE = 1 << 20          # bytes of a submission's file
+MAX_FILES = 100             # files of a submission
+FILES = 64 << 20            # bytes that a worker may write, all of them into memory
+PROBING = 60.0              # seconds that the proof may take
+CPU = 300                   # seconds that a worker may compute, whatever it is asked
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/sys/devices/system/cpu")
+INSTALL = "apt-get install bubblewrap libseccomp2, and pip install -r requirements-class.txt"
+
+# What no exercise needs: new processes, other processes, other namespaces, the network, shared memory.
+REFUSED = """
+    fork vfork execve execveat ptrace process_vm_readv process_vm_writev process_madvise
+    kill tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal pidfd_getfd
+    unshare setns mount umount2 pivot_root chroot fsopen fsmount open_tree move_mount mount_setattr
+    open_by_handle_at socket socketpair io_uring_setup bpf perf_event_open userfaultfd
+    shmget msgget semget mq_open memfd_create memfd_secret keyctl add_key request_key
+    setpriority sched_setaffinity sched_setscheduler""".split()
+
+_NEW_MOUNTS, _NEW_USER = 0x0002_0000, 0x1000_0000                           # <linux/sched.h>
+_THREAD = 0x0001_0000
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _BIND, _WITH_ALL_BELOW, _PRIVATE = 1, 2, 4, 4096, 1 << 14, 1 << 18
+_SHARED_AND_ANONYMOUS = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS if sys.platform == "linux" else 0
+_CAPABILITIES_3 = 0x2008_0522                                               # <linux/capability.h>
+
+
+def missing() -> str:
+    """Why the walls cannot be built on this machine, or ""."""
+    if sys.platform != "linux":
+        return "the jail needs Linux"
+    if not shutil.which("bwrap"):
+        return f"bubblewrap is not installed ({INSTALL})"
+    try:
+        import pyseccomp  # noqa: F401
+    except (ImportError, RuntimeError) as error:
+        return f"{error} ({INSTALL})"
+    with tempfile.TemporaryDirectory() as desks:
+        tried = subprocess.run(around(["/bin/true"], desks), capture_output=True, text=True)
+    return f"bubblewrap cannot build a jail here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def around(command: list[str], desks: str) -> list[str]:
+    """The command, run by bubblewrap behind the first wall."""
+    read = [option for path in SYSTEM for option in
+            (("--symlink", os.readlink(path), path) if os.path.islink(path) else ("--ro-bind-try", path, path))]
+    for path in dict.fromkeys([sys.base_prefix, sys.prefix, str(ROOT / "grader"), desks]):
+        read += ["--ro-bind", path, path]
+    given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+    return ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv",
+            *(word for name, value in given.items() for word in ("--setenv", name, value)),
+            "--dir", "/tmp", *read, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", "/",
+            "--", *command]
+
+
+class Desks:
+    """A folder of desks."""
+
+    def __init__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="desks-")
+        self.path = os.path.realpath(self._folder.name)
+        self._numbers = itertools.count(1)
+
+    def lay(self, scan: dict) -> "Desk":
+        """A new desk with what a worker has to read for this request."""
+        return Desk(Path(self.path, str(next(self._numbers))), scan)
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class Desk:
+    """Copies of what one worker may read: the submission, the chapters before it, and the checks' files.
+
+    scan: the request that names them, with their paths here. copies: what each of them is a copy of.
+    """
+
+    def __init__(self, path: Path, scan: dict):
+        self.path, self.copies = path, {}
+        own = Path(scan["fallback"])
+        for file in sorted(own.glob("*.py"))[:MAX_FILES]:
+            if file.is_file() and not file.is_symlink() and file.stat().st_size <= MAX_FILE:
+                self._copy(file, "own")
+        self.scan = {**scan, "fallback": str(path / "own"), "folders": {
+            stem: str(path / "own") if Path(folder) == own else self._copy(Path(folder, f"{stem}.py"), "earlier")
+            for stem, folder in scan["folders"].items()}, "tests": [
+            {**test, "path": f"{self._copy(Path(test['path']), f'tests/{number}')}/{Path(test['path']).name}"}
+            for number, test in enumerate(scan["tests"])]}
+
+    def _copy(self, file: Path, into: str) -> str:
+        """Copy a file onto the desk; returns the folder there."""
+        copy = self.path / into / file.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+        self.copies[copy] = file
+        return str(copy.parent)
+
+    def clear(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+# -- in a worker ---------------------------------------------------------------------------------
+
+
+def confine(desk: str) -> None:
+    """The second wall, around the calling process. It cannot be undone."""
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU, CPU + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _hide(desk)
+    _give_up_capabilities()
+    _refuse_calls()
+    os.chdir(desk)
+
+
+def _hide(desk: str) -> None:
+    """Leave of the desks this one, of /proc the processor's description, and a small private folder to write in."""
+    desks, user, group = os.path.dirname(desk), os.getuid(), os.getgid()
+    _call("unshare", _NEW_USER | _NEW_MOUNTS)
+    for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        Path("/proc/self", name).write_text(line)
+    _call("mount", b"none", b"/", None, _WITH_ALL_BELOW | _PRIVATE, None)
+    own = os.open(desk, os.O_PATH)
+    _memory(desks, FILES)
+    os.mkdir(desk)
+    _call("mount", b"/proc/self/fd/%d" % own, desk.encode(), None, _BIND, None)
+    os.close(own)
+    private = os.path.join(desks, "tmp")
+    os.mkdir(private)
+    os.environ["TMPDIR"] = tempfile.tempdir = private
+    _memory("/dev/shm", 4096, _READ_ONLY)
+    _memory("/proc", 4096, _READ_ONLY)
+
+
+def _memory(path: str, size: int, flags: int = 0) -> None:
+    """Cover a folder with an empty one in memory."""
+    _call("mount", b"tmpfs", path.encode(), b"tmpfs", _NO_SUID | _NO_DEVICES | flags,
+          f"size={size},nr_inodes=4096".encode())
+
+
+def _give_up_capabilities() -> None:
+    _call("capset", (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0), (ctypes.c_uint32 * 6)())
+
+
+def _refuse_calls() -> None:
+    """Have the kernel refuse what REFUSED names; threads of one's own stay allowed."""
+    import pyseccomp as seccomp
+    no, calls = seccomp.ERRNO(errno.EPERM), seccomp.SyscallFilter(seccomp.ALLOW)
+    for name in REFUSED:
+        try:
+            calls.add_rule(no, name)
+        except OSError:         # a call that this processor does not have
+            if name in ("execve", "ptrace", "socket", "mount", "kill"):
+                raise
+    calls.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")       # its flags cannot be seen; clone's can
+    calls.add_rule(no, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _THREAD, 0))
+    calls.add_rule(no, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, _SHARED_AND_ANONYMOUS, _SHARED_AND_ANONYMOUS))
+    calls.add_rule(no, "tgkill", seccomp.Arg(0, seccomp.NE, os.getpid()))
+    calls.load()
+
+
+def _call(name: str, *arguments) -> None:
+    """A function of the C library that returns 0, or OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if getattr(libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+# -- the proof -----------------------------------------------------------------------------------
+
+
+def probe(nursery) -> dict[str, bool]:
+    """Have a worker attempt what each layer forbids. {layer: whether it was refused}."""
+    chapter, desk = chapters()[0], Path(nursery.desks.path, "probe")
+    neighbour = Path(nursery.desks.path, "neighbour")
+    with tempfile.NamedTemporaryFile() as strangers:
+        neighbour.touch()
+        desk.mkdir(exist_ok=True)
+        secrets = [strangers.name, neighbour, chapter.solution, chapter.mistakes,
+                   chapter.tests(), chapter.tests(hidden=True)]
+        worker = nursery.start("worker", desk)
+        try:
+            return worker.ask("probe", PROBING, room="", secrets=list(map(str, secrets)))[0]["layers"]
+        finally:
+            worker.end()
+
+
+def attempts(secrets: list[str]) -> dict[str, bool]:
+    """Try, in a worker, what each layer forbids. {layer: whether all of it was refused}."""
+    def memory_of(pid: int) -> None:
+        open(f"/proc/{pid}/mem", "rb").close()
+
+    def write(folder: str) -> None:
+        path = Path(folder, f"written-{os.getpid()}")
+        path.touch()
+        path.unlink()
+
+    def fill() -> None:
+        with open(os.path.join(tempfile.gettempdir(), "fill"), "wb") as file:
+            for _ in range(2 * FILES >> 20):
+                file.write(bytes(1 << 20))
+        os.remove(file.name)
+    tried = {
+        "no network": [lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: socket.socket(socket.AF_UNIX)],
+        "no file but its own": [*(lambda path=path: open(path).close() for path in secrets),
+                                lambda: memory_of(os.getppid())],
+        "nothing written but in a folder of its own": [
+            lambda folder=folder: write(folder)
+            for folder in ("/tmp", "/dev/shm", os.getcwd(), str(ROOT / "grader"), sys.prefix, "/")],
+        "no new process": [lambda: os.fork() or os._exit(0), lambda: os.execv("/bin/true", ["true"])],
+        "no signal to others": [lambda: os.kill(os.getppid(), 0), lambda: os.kill(-1, 0)],
+        "no shared memory": [lambda: mmap.mmap(-1, 1 << 20), lambda: os.memfd_create("shared")],
+        "little disk": [fill],
+        "little memory": [lambda: bytearray(1 << 40), lambda: bytearray(6 << 30)],
+    }
+    return {layer: all(map(_refused, acts)) for layer, acts in tried.items()}
+
+
+def _refused(act) -> bool:
+    try:
+        act()
+    except (OSError, MemoryError):
+        return True
+    return False

@@ -1,0 +1,78 @@
+"""The two walls: what each layer forbids is refused, and the honest get the verdicts that they get without."""
+
+import os
+
+import pytest
+
+from grader import chapters, jail
+from grader.engine import Grader
+from grader.submission import CourseError
+
+pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "the jail is here")
+SHAPES, LINEAR, TRAINING = map(chapters.find, ("00", "03", "14"))
+
+
+@pytest.fixture(scope="module")
+def grader():
+    with Grader(walls=True) as grader:
+        yield grader
+
+
+def test_every_layer_refuses_what_it_forbids(grader):
+    assert grader.layers and all(grader.layers.values()), grader.layers
+
+
+def test_what_is_attempted_succeeds_without_walls(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("")
+    with Grader() as open_:
+        worker = open_.place().open()
+        held = worker.ask("probe", jail.PROBING, room="", secrets=[str(secret)])[0]["layers"]
+        worker.end()
+    assert {layer for layer, refused in held.items() if refused} <= {"no network", "little disk", "little memory"}
+
+
+@pytest.mark.parametrize("chapter", [SHAPES, TRAINING], ids=lambda chapter: chapter.stem)
+def test_the_reference_passes_behind_walls(grader, chapter):
+    failed = [(verdict.check.name, verdict.word, verdict.facts)
+              for verdict in grader.grade(chapter, chapters.SOLUTIONS, hidden=True) if verdict.word != "passed"]
+    assert not failed
+
+
+def test_a_failure_names_the_file_that_was_handed_in(grader, tmp_path):
+    source = LINEAR.solution.read_text("utf-8").replace("        # BEGIN SOLUTION\n", "        oops\n")
+    source = source.replace("        # END SOLUTION\n", "")
+    (tmp_path / "ex03_linear.py").write_text(source, "utf-8")
+    failed = [verdict for verdict in grader.grade(LINEAR, tmp_path, name_all=False) if verdict.word == "error"]
+    assert failed and failed[0].frames[-1].file == tmp_path / "ex03_linear.py"
+    assert "oops" in failed[0].facts[0]
+
+
+def test_a_mistake_is_named_behind_walls(grader, tmp_path):
+    from grader.mistakes import edits
+    edit = edits(LINEAR, "mistake")[0]
+    edit.write(LINEAR, tmp_path)
+    assert edit.words in {verdict.mistake for verdict in grader.grade(LINEAR, tmp_path)}
+
+
+def test_a_neighbour_and_another_try_leave_nothing(grader, tmp_path):
+    """What a submission writes is gone with its worker, and its desk with the submission."""
+    source = ("import os, tempfile\nfrom pathlib import Path\n"
+              "Path(tempfile.gettempdir(), 'left').write_text('x')\n"
+              "print(sorted(os.listdir(os.path.dirname(tempfile.gettempdir()))))\n")
+    (tmp_path / "ex03_linear.py").write_text(source + LINEAR.solution.read_text("utf-8"), "utf-8")
+    for _ in range(2):
+        said = [verdict.output for verdict in grader.grade(LINEAR, tmp_path) if verdict.output]
+        assert len(said) == 1 and "tmp" in said[0]
+    assert set(os.listdir(grader._cells.desks.path)) <= {"probe", "neighbour"}
+
+
+def test_without_bubblewrap_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(CourseError, match="apt-get install bubblewrap"):
+        Grader(walls=True)
+
+
+def test_walls_are_for_the_cpu():
+    with pytest.raises(CourseError, match="device='cpu'"):
+        Grader("cuda", walls=True)
