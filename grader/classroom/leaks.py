@@ -5,7 +5,7 @@ in every string of a notebook, in a record once unpacked, with and without HTML'
 
 What tells something, as measured on this course's 17 chapters:
 - Lines of fewer than 16 characters are left out: 83 of the 1,019 lines of solution bodies, such as
-  `return x` and `else:`.
+  `return x` and `else:`. So are imports, such as `import numpy as np`.
 - A line that a stub or a given chapter's file holds is known to students already (a refusal of bad input
   is given in one chapter and asked for in another). One that the grader's own code holds, which
   knows nothing of transformers, is anybody's: `with torch.no_grad():`.
@@ -64,7 +64,8 @@ def secrets(given: list[Chapter]) -> list[Secret]:
             found.update(Secret(line, f"tests/mistakes/{chapter.mistakes.name}")
                          for kind in ("mistake", "alternative") for edit in edits(chapter, kind)
                          for line in _lines(edit.source) if line not in own)
-    return sorted(secret for secret in found if len(secret.text) >= LEAST and secret.text not in told)
+    return sorted(secret for secret in found if len(secret.text) >= LEAST and secret.text not in told
+                  and not re.match(r"import \w|from \S+ import \w", secret.text))
 
 
 def find(folder: Path, wanted: list[Secret], under: str = "") -> Iterator[tuple[str, Secret]]:
