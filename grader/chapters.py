@@ -197,7 +197,7 @@ def untouched(chapter: Chapter) -> bool:
     """
     def written(source: str) -> set[str]:
         return {ast.dump(node) for node in ast.walk(ast.parse(source))
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not _is_stub(node)}
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_stub(node)}
     try:
         mine = written(chapter.exercise.read_text("utf-8"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -205,7 +205,8 @@ def untouched(chapter: Chapter) -> bool:
     return mine <= written(stub(chapter))
 
 
-def _is_stub(function) -> bool:
+def is_stub(function) -> bool:
+    """Whether a function's syntax tree ends in `raise NotImplementedError`."""
     last = function.body[-1]
     return (isinstance(last, ast.Raise) and isinstance(last.exc, ast.Name)
             and last.exc.id == "NotImplementedError")

@@ -119,8 +119,8 @@ def _unlink(page: Path, draft: Path) -> None:
 def _cells(chapter: Chapter, chosen: list[Chapter], given: list[Chapter]) -> dict:
     """Where a lesson runs students' code: {"chapter", "own": cell or None, "others": {chapter: cell}, "left_out"}.
 
-    A cell is its number as Jupyter shows it, the first that uses something of that chapter; of a
-    chapter that is left out, the one that imports it.
+    A cell is its number as Jupyter shows it, the first that uses something of that chapter which is
+    to be written; of a chapter that is left out, the one that imports it.
     """
     source: dict[str, Chapter] = {}     # of each imported name
     first: dict[Chapter, int] = {}
@@ -131,7 +131,7 @@ def _cells(chapter: Chapter, chosen: list[Chapter], given: list[Chapter]) -> dic
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exercises."):
                 other = Chapter(node.module.removeprefix("exercises."))
-                source |= {name.asname or name.name: other for name in node.names}
+                source |= {name.asname or name.name: other for name in node.names if name.name in _unwritten(other)}
                 if other not in chosen:
                     first.setdefault(other, cell["execution_count"])
         for node in ast.walk(ast.parse(code)):
@@ -140,6 +140,18 @@ def _cells(chapter: Chapter, chosen: list[Chapter], given: list[Chapter]) -> dic
     others = {other: cell for other, cell in sorted(first.items()) if other not in (chapter, *given)}
     return {"chapter": chapter, "own": None if chapter in given else first.get(chapter), "others": others,
             "left_out": [other for other in others if other not in chosen]}
+
+
+def _unwritten(chapter: Chapter) -> set[str]:
+    """What of a stub raises NotImplementedError: the parts to be written, and given ones that use them."""
+    nodes = {node.name: list(ast.walk(node)) for node in ast.parse(chapters.stub(chapter)).body
+             if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    found = {name for name, inside in nodes.items()
+             if any(isinstance(node, ast.FunctionDef) and chapters.is_stub(node) for node in inside)}
+    while more := {name for name, inside in nodes.items()
+                   if any(isinstance(node, ast.Name) and node.id in found for node in inside)} - found:
+        found |= more
+    return found
 
 
 # -- the record ------------------------------------------------------------------------------------

@@ -234,6 +234,14 @@ def test_a_chapter_that_is_left_out_is_nowhere(course, tmp_path):
     assert "02_last" not in (tmp_path / "one/README.md").read_text()
 
 
+def test_the_readme_says_from_which_cell_on_a_lesson_needs_code(built):
+    """Lesson 02 of the small course uses chapter 01 alone."""
+    rows = (built / "README.md").read_text().splitlines()
+    assert "| 01 | from [2] on | – |" in rows and "| 02 | – | 01 from [2] on |" in rows
+    linear = handout._cells(chapters.find("linear"), [chapters.find("linear")], [])
+    assert linear["own"] == 13      # cells 2 to 12 run on fresh stubs, this one does not
+
+
 def test_a_given_chapter_is_as_in_the_course(course, tmp_path):
     folder = tmp_path / "given"
     done = _grader(course, "handout", str(folder), "--given", "1")
