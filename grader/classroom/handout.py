@@ -165,11 +165,17 @@ def _record(grader: Grader, chapter: Chapter, draft: Path) -> None:
         answers.append(({**asked, "mistake": None}, {"answer": reply["answer"], "changed": reply["changed"]}, body))
         for number in grader.mistakes.wrong(check):
             reply = suspects[number].submission.ask(check)
-            answers.append(({**asked, "mistake": number}, reply.header, reply.body))
+            answers.append(({**asked, "mistake": number}, _placeless(reply.header), reply.body))
     said = [{"words": suspect.edit.words, "parts": sorted(suspect.edit.parts), "by_size": suspect.edit.by_size}
             for suspect in suspects]
     head = {"seed": grader.setting.seed, "device": grader.setting.device, "mistakes": said}
     record.write(draft / chapter.record.relative_to(ROOT), head, answers)
+
+
+def _placeless(reply: dict) -> dict:
+    """A reply whose message names no folder of this run, which would be another the next time."""
+    here = rf"{re.escape(tempfile.gettempdir())}[/\\][^/\\\s:'\"]+"
+    return {**reply, "message": re.sub(here, "…", reply["message"])} if "message" in reply else reply
 
 
 def _refuse_leaks(draft: Path, secrets: list[leaks.Secret], under: str = "") -> None:

@@ -86,6 +86,14 @@ LAST_CHECKS = '''def test_four_times(impl, draw):
     Twice, twice.
     """
     return impl.four_times(draw(3))
+
+
+def test_of_one_number(impl, draw):
+    """four_times takes one number, too.
+
+    Of no dimension.
+    """
+    return impl.four_times(draw())
 '''
 HIDDEN = '''def test_of_zeros(impl, draw):
     """Twice nothing stays nothing at all.
@@ -128,7 +136,7 @@ says = "This is six times."
 
 [[mistake]]
 find = "twice(twice(x))"
-replace = "twice(x.no_such)"
+replace = "twice(x.no_such) if x.dim() else open(__import__('tempfile').mkdtemp() + '/none')"
 says = "There is no such attribute."
 '''
 
@@ -403,7 +411,7 @@ def test_an_exception_of_a_known_mistake_is_named(edition):
 def test_the_command_line(edition):
     """Fresh stubs have exit code 0; a file can be started over; stubs and hints are there."""
     done = _grader(edition, "check")
-    assert done.returncode == 0 and "0 of 4 checks passed" in done.stdout, done.stderr
+    assert done.returncode == 0 and "0 of 5 checks passed" in done.stdout, done.stderr
     mine = edition / "exercises/ex01_first.py"
     mine.write_text("mine\n")
     done = _grader(edition, "reset", "1")
@@ -421,7 +429,7 @@ def test_a_notebook_and_pytest_ask_the_same(edition):
     done = _python(edition, "-c", "from grader import check; check('first', 'twice')")
     assert "likely  This is two and a half." in done.stdout, done.stdout + done.stderr
     done = _python(edition, "-m", "pytest", "-q", "tests/test_ex01_first.py::test_twice", "tests/test_ex02_last.py")
-    assert "1 failed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 2 skipped" in done.stdout, done.stdout + done.stderr
     done = _python(edition, "-m", "pytest", "tests/test_ex01_first.py::test_twice", "--in-process")
     assert "Here a debugger stops" in done.stdout and "This is two and a half." in done.stdout
 
