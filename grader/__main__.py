@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs; new, without and handout for who gives the course."""
+"""The command line: check, watch, hint, reset, stubs; for an instructor handout, grade, new and without."""
 
 import argparse
 import importlib.util
@@ -55,11 +55,12 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("chapters", nargs="*", metavar="CHAPTER", help="only these; all without")
     watch.set_defaults(run=_watch)
 
-    for command in (check, watch):
-        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    graded = _for_instructors(commands) if CLASSROOM.is_dir() else None
+    for command in filter(None, (check, watch, graded)):
+        command.add_argument("--device", choices=("cpu", "cuda"), default=None if command is graded else "cpu")
         command.add_argument("--seed", type=int, metavar="N",
-                             help="other inputs (default 0; with --submission one that nobody has seen)")
-        command.add_argument("--timeout", type=float, default=TIMEOUT, metavar="S",
+                             help="other inputs (default 0; for what was handed in, one that nobody has seen)")
+        command.add_argument("--timeout", type=float, default=None if command is graded else TIMEOUT, metavar="S",
                              help=f"seconds that one check may take (default {TIMEOUT:g})")
 
     hint = commands.add_parser("hint", help="a hint from the lesson")
@@ -74,23 +75,47 @@ def _parser() -> argparse.ArgumentParser:
 
     stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     stubs.set_defaults(run=_stubs)
-
-    if CLASSROOM.is_dir():
-        handout = commands.add_parser("handout", help="write the students' edition, without answers")
-        handout.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
-        handout.add_argument("--chapters", metavar="0-9", help="leave out the others")
-        handout.add_argument("--given", metavar="0-4", help="give the solutions of these")
-        handout.set_defaults(run=_handout)
-
-        new = commands.add_parser("new", help="write every file of a new chapter")
-        new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
-        new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
-        new.set_defaults(run=_new)
-
-        without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
-        without.add_argument("chapters", nargs="+", metavar="CHAPTER")
-        without.set_defaults(run=_without)
     return parser
+
+
+def _for_instructors(commands):
+    """The commands of classroom/; returns the parser of `grade`, which has options in common with `check`."""
+    grade = commands.add_parser("grade", help="grade a class: a folder or an archive per student")
+    grade.add_argument("submissions", type=Path, nargs="?", metavar="SUBMISSIONS",
+                       help="a folder of folders or archives (.zip, .tar, .tar.gz), one per student")
+    grade.add_argument("--out", type=Path, metavar="DIR", help="a new folder for all that comes out")
+    grade.add_argument("--jobs", type=_count, default=1, metavar="N", help="submissions graded at once (default 1)")
+    grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these; all without")
+    grade.add_argument("--hidden-from", type=Path, metavar="DIR",
+                       help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
+    grade.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    grade.add_argument("--regrade", type=Path, metavar="MANIFEST", help="ask a run again, and show what changed")
+    grade.add_argument("--grading", type=Path, metavar="FILE", help="how points are made (default grading.toml)")
+    grade.add_argument("--canvas", type=Path, metavar="TEMPLATE", help="fill in a gradebook that Canvas has exported")
+    grade.add_argument("--no-jail", action="store_true", help="go on without walls, and mark every result")
+    grade.set_defaults(run=_grade)
+
+    handout = commands.add_parser("handout", help="write the students' edition, without answers")
+    handout.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
+    handout.add_argument("--chapters", metavar="0-9", help="leave out the others")
+    handout.add_argument("--given", metavar="0-4", help="give the solutions of these")
+    handout.set_defaults(run=_handout)
+
+    new = commands.add_parser("new", help="write every file of a new chapter")
+    new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
+    new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
+    new.set_defaults(run=_new)
+
+    without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
+    without.add_argument("chapters", nargs="+", metavar="CHAPTER")
+    without.set_defaults(run=_without)
+    return grade
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"it must be a number from 1 to 1000, got {text!r}")
+    return int(text)
 
 
 def _chosen(options) -> list[chapters.Chapter]:
@@ -108,20 +133,28 @@ def _check(options) -> int:
     chosen, folder = _chosen(options), options.submission
     if folder and not folder.is_dir():
         raise ValueError(f"--submission {folder} is no folder")
+    bare = chapters.without_hidden(chosen) if options.hidden else []
     with Grader(options.device, _seed(options), options.timeout) as grader:
-        from grader import report, screen  # while the zygote imports torch
-        results, show = {}, screen.Screen()
+        from grader import report, results, screen  # while the zygote imports torch
+        found, show = {}, screen.Screen()
         for chapter in chosen:
-            results[chapter] = list(grader.grade(
+            found[chapter] = list(grader.grade(
                 chapter, folder, options.hidden, name_all=bool(options.json or options.all),
                 progress=show.progress(report.title(chapter))))
             grader.mistakes.forget(chapter)
-            show.text(report.row(chapter, results[chapter]))
-        show.text("\n" + report.board(results, grader.setting, folder, options.all))
+            show.text(report.row(chapter, found[chapter]))
+        show.text("\n" + report.board(found, grader.setting, folder, options.all))
+        if bare:
+            show.text(f"\nNo hidden checks are there for {', '.join(chapter.number for chapter in bare)}.")
         if options.json:
-            report.write_json(options.json, results, grader.setting)
-    fine = all(verdict.word in FINE for verdicts in results.values() for verdict in verdicts)
+            results.write_json(options.json, found, grader.setting, folder or chapters.EXERCISES)
+    fine = all(verdict.word in FINE for verdicts in found.values() for verdict in verdicts)
     return 0 if fine else 1
+
+
+def _grade(options) -> int:
+    from grader.classroom import grade, regrade
+    return (regrade if options.regrade else grade).run(options)
 
 
 def _watch(options) -> int:

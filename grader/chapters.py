@@ -10,6 +10,7 @@ import os
 import re
 import textwrap
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -117,6 +118,30 @@ def shown(path: Path) -> str:
 def close(word: str, known: dict):
     """What the nearest of these words stands for, or None."""
     return next((known[near] for near in difflib.get_close_matches(word, known, 1)), None)
+
+
+def near_miss(chapter: Chapter, names: Iterable[str]) -> str:
+    """Which of these files, "folder/name", was most likely meant to be the chapter's; "" where none was."""
+    stems = {other.stem for other in chapters()} - {chapter.stem}
+    words = {name: name.rpartition("/")[2].lower().partition(".")[0] for name in names}
+    words = {name: word for name, word in words.items() if word not in stems}
+    for pattern in (chapter.stem, rf"ex_?{chapter.number}|{chapter.name}"):
+        found = [name for name, word in words.items()
+                 if re.search(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])", word.replace(" ", "_").replace("-", "_"))]
+        if found:
+            return min(found, key=lambda name: (not name.endswith(".py"), name))
+    known = {word: name for name, word in words.items()}
+    return next((known[word] for word in difflib.get_close_matches(chapter.stem, known, 1, 0.8)), "")
+
+
+def without_hidden(asked: list[Chapter]) -> list[Chapter]:
+    """Those that have no hidden checks; a ValueError where none has, since nothing would be asked."""
+    found = {tested(path) for path in HIDDEN.glob("test_ex*.py")}
+    bare = [chapter for chapter in asked if chapter not in found]
+    if bare == asked:
+        raise ValueError(f"--hidden: there are no hidden checks for {', '.join(chapter.number for chapter in bare)} "
+                         f"in {shown(HIDDEN)}")
+    return bare
 
 
 @cache

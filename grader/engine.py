@@ -30,7 +30,7 @@ FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
 
 @dataclass
 class Verdict:
-    """What came of one check: passed, wrong, error, todo, waiting, timeout, crashed, forbidden."""
+    """What came of one check: passed, wrong, error, todo, waiting, timeout, crashed, forbidden, missing."""
 
     check: Check
     word: str
@@ -156,7 +156,7 @@ class Grader:
         name=False looks for no mistake.
         """
         if not candidate.file.exists():
-            return Verdict(check, "todo", [f"there is no {candidate.file.name} in its folder"])
+            return _absent(candidate, check)
         reply = candidate.ask(check)
         word, facts = reply.word, reply.facts
         if word == "answer":
@@ -243,3 +243,13 @@ class Grader:
     def prepared(self, waiting: int | None) -> None:
         if waiting and (broken := self._hear(waiting)["broken"]):
             raise CourseError(f"the reference cannot answer: {broken}")
+
+
+def _absent(candidate: Submission, check: Check) -> Verdict:
+    """Nothing was handed in under the file's name, which is no success; in a student's own folder it is to do."""
+    said = f"there is no {candidate.file.name} in its folder"
+    if candidate.folder == chapters.EXERCISES:
+        return Verdict(check, "todo", [said])
+    names = sorted(path.name for path in candidate.folder.iterdir()) if candidate.folder.is_dir() else []
+    near = chapters.near_miss(candidate.chapter, names)
+    return Verdict(check, "missing", [f"{said}; there is {near}" if near else said], whole=True)

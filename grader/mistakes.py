@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader import chapters
 from grader.chapters import Chapter
 from grader.checks import Check
 from grader.record import Record
@@ -161,6 +162,8 @@ class Mistakes:
 
         `others` are checks that may be asked too, to tell apart mistakes that this one cannot.
         """
+        if not _tried(candidate, check):
+            return ""
         suspects = self.suspects(candidate.chapter)
         likeness = self._liken(check, reply, self._near(check))
         fits = likeness["whole"] or likeness["part"] or likeness["size"]
@@ -221,3 +224,10 @@ class Mistakes:
             groups.setdefault(suspect.submission.place, []).append(suspect)
         with ThreadPoolExecutor(MAX_WORKERS) as pool:
             list(pool.map(lambda group: [do(suspect) for suspect in group], groups.values()))
+
+
+def _tried(candidate: Submission, check: Check) -> bool:
+    """Whether a file speaks of what the check asks for; no known mistake is to leave it out."""
+    parts = {name.partition(".")[0] for name in chapters.signatures(candidate.chapter)} & check.names
+    text = candidate.file.read_bytes()
+    return not parts or any(name.encode() in text for name in parts)
