@@ -422,7 +422,7 @@ def test_the_command_line(edition):
     assert "1 stubs written" in _grader(edition, "stubs").stdout and mine.exists()
     assert "See lesson" in _grader(edition, "hint", "1", "twice").stdout
     said = _grader(edition, "--help").stdout
-    assert "check" in said and not any(word in said for word in ("handout", "grade ", "new ", "without "))
+    assert "\n    check " in said and not any(f"\n    {word} " in said for word in ("handout", "grade", "new", "without"))
 
 
 def test_a_notebook_and_pytest_ask_the_same(edition):
