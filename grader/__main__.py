@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs; grade a class; new and without change the course."""
+"""The command line: check, watch, hint, reset, stubs; an instructor's commands are in classroom/."""
 
 import argparse
 import importlib.util
@@ -54,50 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("chapters", nargs="*", metavar="CHAPTER", help="only these; all without")
     watch.set_defaults(run=_watch)
 
-    grade = commands.add_parser("grade", help="grade a class: a folder or an archive per student")
-    grade.add_argument("submissions", type=Path, nargs="?", metavar="SUBMISSIONS",
-                       help="a folder of folders or archives (.zip, .tar, .tar.gz), one per student")
-    grade.add_argument("--out", type=Path, metavar="DIR", help="a new folder for all that comes out")
-    grade.add_argument("--jobs", type=_count, default=1, metavar="N", help="submissions graded at once (default 1)")
-    grade.add_argument("--cluster", metavar="local|ADDRESS",
-                       help="ask on the workers of a Dask scheduler, such as tcp://host:8786; local starts --jobs")
-    grade.add_argument("--shard", metavar="I/N",
-                       help="only every N-th student, from the I-th on; merge puts the shards together")
-    grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these; all without")
-    grade.add_argument("--hidden-from", type=Path, metavar="DIR",
-                       help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
-    grade.add_argument("--resume", action="store_true", help="go on with the run in --out")
-    grade.add_argument("--regrade", type=Path, metavar="MANIFEST", help="ask a run again, and show what changed")
-    grade.add_argument("--no-jail", action="store_true", help="go on without walls, and mark every result")
-    grade.set_defaults(run=_grade)
-
-    merge = commands.add_parser("merge", help="put the shards of a run together")
-    merge.add_argument("out", type=Path, metavar="OUT", help="a new folder for all that comes out")
-    merge.add_argument("shards", type=Path, nargs="+", metavar="SHARD", help="the folders of all shards")
-    merge.set_defaults(run=_merge)
-
-    platform = commands.add_parser("platform", help="write what a place where students hand in needs")
-    platform.add_argument("name", metavar="NAME", help="folder, github or gradescope")
-    platform.add_argument("where", type=Path, metavar="WHERE",
-                          help="the students' edition; for gradescope the zip to be written")
-    platform.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="gradescope: only these; all without")
-    platform.add_argument("--no-jail", action="store_true",
-                          help="gradescope: grade where no jail can be built, and leave hidden checks out")
-    platform.set_defaults(run=_platform)
-
-    for command in (grade, merge):
-        command.add_argument("--grading", type=Path, metavar="FILE",
-                             help="how points are made (default grading.toml)")
-        command.add_argument("--canvas", type=Path, metavar="TEMPLATE",
-                             help="fill in a gradebook that Canvas has exported")
-
-    for command in (check, watch, grade):
-        command.add_argument("--device", choices=("cpu", "cuda"), default=None if command is grade else "cpu")
-        command.add_argument("--seed", type=int, metavar="N",
-                             help="other inputs (default 0; for what was handed in, one that nobody has seen)")
-        command.add_argument("--timeout", type=float, default=None if command is grade else TIMEOUT, metavar="S",
-                             help=f"seconds that one check may take (default {TIMEOUT:g})")
-
     hint = commands.add_parser("hint", help="a hint from the lesson")
     hint.add_argument("chapter", metavar="CHAPTER")
     hint.add_argument("part", metavar="PART", help="a function, a class, or an exercise's number")
@@ -111,21 +67,22 @@ def _parser() -> argparse.ArgumentParser:
     stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     stubs.set_defaults(run=_stubs)
 
-    new = commands.add_parser("new", help="write every file of a new chapter")
-    new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
-    new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
-    new.set_defaults(run=_new)
-
-    without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
-    without.add_argument("chapters", nargs="+", metavar="CHAPTER")
-    without.set_defaults(run=_without)
+    graded = _for_instructors(commands)
+    for command in filter(None, (check, watch, graded)):
+        command.add_argument("--device", choices=("cpu", "cuda"), default=None if command is graded else "cpu")
+        command.add_argument("--seed", type=int, metavar="N",
+                             help="other inputs (default 0; for what was handed in, one that nobody has seen)")
+        command.add_argument("--timeout", type=float, default=None if command is graded else TIMEOUT, metavar="S",
+                             help=f"seconds that one check may take (default {TIMEOUT:g})")
     return parser
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 1000:
-        raise argparse.ArgumentTypeError(f"it must be a number from 1 to 1000, got {text!r}")
-    return int(text)
+def _for_instructors(commands):
+    """The commands of classroom/, which a students' edition has not; returns the parser of `grade`, if there is one."""
+    if not (Path(__file__).parent / "classroom").is_dir():
+        return None
+    from grader.classroom import commands as more
+    return more.add(commands)
 
 
 def _chosen(options) -> list[chapters.Chapter]:
@@ -162,21 +119,6 @@ def _check(options) -> int:
     return 0 if fine else 1
 
 
-def _grade(options) -> int:
-    from grader.classroom import grade, regrade
-    return (regrade if options.regrade else grade).run(options)
-
-
-def _merge(options) -> int:
-    from grader.classroom import shards
-    return shards.run(options)
-
-
-def _platform(options) -> int:
-    from grader.classroom import handin
-    return handin.run(options)
-
-
 def _watch(options) -> int:
     from grader import watch
     with Grader(options.device, _seed(options), options.timeout) as grader:
@@ -205,21 +147,6 @@ def _stubs(options) -> int:
     for chapter in kept:
         print(f"  kept {chapters.shown(chapter.exercise)} "
               f"(python -m grader reset {chapter.number} gives a fresh one and keeps yours)")
-    return 0
-
-
-def _new(options) -> int:
-    from grader import report
-    from grader.classroom.new import new
-    for path in new(options.number, options.name):
-        print(report.shown(path))
-    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; its row into the README's table.")
-    return 0
-
-
-def _without(options) -> int:
-    from grader.classroom.without import without
-    print(without(_chosen(options)))
     return 0
 
 

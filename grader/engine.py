@@ -11,6 +11,7 @@ from grader.checks import Check
 from grader.frames import FrameError
 from grader.mistakes import Mistakes
 from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
+from grader.record import Record
 from grader.submission import (
     TIMEOUT,
     CourseError,
@@ -66,6 +67,7 @@ class Grader:
         self._cells = Nursery(many=many, walls=True) if walls else self._nursery
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
         self._known: set[Check] = set()     # what the reference has been asked
+        self._records: dict[Chapter, Record] = {}
         self.mistakes = Mistakes(self)
 
     @cached_property
@@ -108,6 +110,7 @@ class Grader:
 
     def submission(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False) -> Submission:
         """A chapter's file, to be asked visible checks, or hidden ones; close it when done."""
+        self.record(chapter)    # what cannot be compared is not asked
         return Submission(Place(self._cells, self.setting.device), self.setting, chapter, folder, hidden)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
@@ -216,13 +219,30 @@ class Grader:
         if not new:
             return None
         chapter = Chapter(new[0].chapter)
-        if not chapter.solution.exists():
-            raise CourseError(f"{chapter.stem} has no reference to compare with")
+        record = str(chapter.record) if self.record(chapter) else ""
         self._known.update(new)
         folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
         return self._key.send(
-            "prepare", questions=[self.setting.question(check) for check in new],
+            "prepare", questions=[self.setting.question(check) for check in new], record=record,
             scan=scan_request(chapter, folders, SOLUTIONS, self.setting))
+
+    def record(self, chapter: Chapter) -> Record | None:
+        """What stands for the chapter's reference in an edition without it; None where there is the reference.
+
+        Raises CourseError where there is neither, or what is asked now is not what was recorded.
+        """
+        if chapter.solution.exists():
+            return None
+        if chapter not in self._records:
+            try:
+                self._records[chapter] = Record(chapter.record)
+            except (OSError, FrameError) as error:
+                raise CourseError(f"{chapter.stem} has no reference to compare with, and no record: {error}") from error
+        record, setting = self._records[chapter], self.setting
+        if (record.seed, record.device) != (setting.seed, setting.device):
+            raise CourseError(f"this edition knows the answers of {chapter.stem} for --seed {record.seed} --device "
+                              f"{record.device} alone; asked were --seed {setting.seed} --device {setting.device}")
+        return record
 
     def prepared(self, waiting: int | None) -> None:
         if waiting and (broken := self._hear(waiting)["broken"]):

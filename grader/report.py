@@ -150,8 +150,8 @@ def next_step(results: dict[Chapter, list[Verdict]], folder: Path | None = None)
             return (f"Next: read notebooks/{chapter.notebook.name} and write "
                     f"{shown(folder / chapter.stem)}.py.")
     for chapter, verdicts in results.items():
-        if any(verdict.word == "waiting" for verdict in verdicts):
-            return f"Next: {chapter.stem} waits for an earlier chapter; finish that one first."
+        if waiting := [verdict for verdict in verdicts if verdict.word == "waiting"]:
+            return f"Next: {chapter.stem} waits, and {waiting[0].facts[0]}."
     return "Everything asked has passed."
 
 
