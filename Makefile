@@ -51,6 +51,6 @@ pictures: .venv/student       ## draw the maps, the lessons' drawings and the RE
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/maintainer: requirements-dev.txt .venv/student
+.venv/maintainer: requirements-dev.txt requirements-class.txt requirements-cluster.txt .venv/student
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $@
