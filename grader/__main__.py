@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs; new and without change the course."""
+"""The command line: check, watch, hint, reset, stubs; an instructor's commands are in classroom/."""
 
 import argparse
 import importlib.util
@@ -54,13 +54,6 @@ def _parser() -> argparse.ArgumentParser:
     watch.add_argument("chapters", nargs="*", metavar="CHAPTER", help="only these; all without")
     watch.set_defaults(run=_watch)
 
-    for command in (check, watch):
-        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-        command.add_argument("--seed", type=int, metavar="N",
-                             help="other inputs (default 0; with --submission one that nobody has seen)")
-        command.add_argument("--timeout", type=float, default=TIMEOUT, metavar="S",
-                             help=f"seconds that one check may take (default {TIMEOUT:g})")
-
     hint = commands.add_parser("hint", help="a hint from the lesson")
     hint.add_argument("chapter", metavar="CHAPTER")
     hint.add_argument("part", metavar="PART", help="a function, a class, or an exercise's number")
@@ -74,15 +67,22 @@ def _parser() -> argparse.ArgumentParser:
     stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     stubs.set_defaults(run=_stubs)
 
-    new = commands.add_parser("new", help="write every file of a new chapter")
-    new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
-    new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
-    new.set_defaults(run=_new)
-
-    without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
-    without.add_argument("chapters", nargs="+", metavar="CHAPTER")
-    without.set_defaults(run=_without)
+    graded = _for_instructors(commands)
+    for command in filter(None, (check, watch, graded)):
+        command.add_argument("--device", choices=("cpu", "cuda"), default=None if command is graded else "cpu")
+        command.add_argument("--seed", type=int, metavar="N",
+                             help="other inputs (default 0; for what was handed in, one that nobody has seen)")
+        command.add_argument("--timeout", type=float, default=None if command is graded else TIMEOUT, metavar="S",
+                             help=f"seconds that one check may take (default {TIMEOUT:g})")
     return parser
+
+
+def _for_instructors(commands):
+    """The commands of classroom/, which a students' edition has not; returns the parser of `grade`, if there is one."""
+    if not (Path(__file__).parent / "classroom").is_dir():
+        return None
+    from grader.classroom import commands as more
+    return more.add(commands)
 
 
 def _chosen(options) -> list[chapters.Chapter]:
@@ -100,19 +100,22 @@ def _check(options) -> int:
     chosen, folder = _chosen(options), options.submission
     if folder and not folder.is_dir():
         raise ValueError(f"--submission {folder} is no folder")
+    bare = chapters.without_hidden(chosen) if options.hidden else []
     with Grader(options.device, _seed(options), options.timeout) as grader:
-        from grader import report, screen  # while the zygote imports torch
-        results, show = {}, screen.Screen()
+        from grader import report, results, screen  # while the zygote imports torch
+        found, show = {}, screen.Screen()
         for chapter in chosen:
-            results[chapter] = list(grader.grade(
+            found[chapter] = list(grader.grade(
                 chapter, folder, options.hidden, name_all=bool(options.json or options.all),
                 progress=show.progress(report.title(chapter))))
             grader.mistakes.forget(chapter)
-            show.text(report.row(chapter, results[chapter]))
-        show.text("\n" + report.board(results, grader.setting, folder, options.all))
+            show.text(report.row(chapter, found[chapter]))
+        show.text("\n" + report.board(found, grader.setting, folder, options.all))
+        if bare:
+            show.text(f"\nNo hidden checks are there for {', '.join(chapter.number for chapter in bare)}.")
         if options.json:
-            report.write_json(options.json, results, grader.setting)
-    fine = all(verdict.word in FINE for verdicts in results.values() for verdict in verdicts)
+            results.write_json(options.json, found, grader.setting, folder or chapters.EXERCISES)
+    fine = all(verdict.word in FINE for verdicts in found.values() for verdict in verdicts)
     return 0 if fine else 1
 
 
@@ -144,21 +147,6 @@ def _stubs(options) -> int:
     for chapter in kept:
         print(f"  kept {chapters.shown(chapter.exercise)} "
               f"(python -m grader reset {chapter.number} gives a fresh one and keeps yours)")
-    return 0
-
-
-def _new(options) -> int:
-    from grader import report
-    from grader.classroom.new import new
-    for path in new(options.number, options.name):
-        print(report.shown(path))
-    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; its row into the README's table.")
-    return 0
-
-
-def _without(options) -> int:
-    from grader.classroom.without import without
-    print(without(_chosen(options)))
     return 0
 
 

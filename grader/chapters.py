@@ -1,4 +1,8 @@
-"""The layout is the manifest: chapters in order, their files, prerequisites and stubs."""
+"""The layout is the manifest: chapters in order, their files, prerequisites and stubs.
+
+A students' edition lacks solutions: the stub that a solution would give lies in stubs/, what it
+answers in key/ (see `record`).
+"""
 
 import ast
 import difflib
@@ -6,18 +10,21 @@ import os
 import re
 import textwrap
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTIONS = ROOT / "solutions"
+STUBS = ROOT / "stubs"
+KEY = ROOT / "key"
 TESTS = ROOT / "tests"
 HIDDEN = TESTS / "hidden"
 # Another folder than exercises/ may be worked in, as the course's own tests do with fresh stubs.
 EXERCISES = Path(os.environ.get("COURSE_EXERCISES", ROOT / "exercises")).resolve()
 
-_BLOCK = re.compile(r"^([ \t]*)# BEGIN SOLUTION\n.*?^[ \t]*# END SOLUTION\n", re.M | re.S)
+BLOCK = re.compile(r"^([ \t]*)# BEGIN SOLUTION\n.*?^[ \t]*# END SOLUTION\n", re.M | re.S)
 
 
 @dataclass(frozen=True, order=True)
@@ -43,6 +50,11 @@ class Chapter:
         return SOLUTIONS / f"{self.stem}.py"
 
     @property
+    def record(self) -> Path:
+        """What the reference answers, in an edition that has no solution of this chapter."""
+        return KEY / f"{self.stem}.key"
+
+    @property
     def mistakes(self) -> Path:
         return TESTS / "mistakes" / f"{self.stem}.toml"
 
@@ -56,8 +68,7 @@ class Chapter:
     @property
     def title(self) -> str:
         """The first line of the chapter's docstring."""
-        path = self.solution if self.solution.exists() else self.exercise
-        return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n")[0]
+        return (ast.get_docstring(ast.parse(stub(self))) or "").partition("\n")[0]
 
 
 def chapters() -> list[Chapter]:
@@ -84,6 +95,18 @@ def find(name: str) -> Chapter:
         f"did you mean {near.stem[2:]}?" if near else f"the chapters are {known}"))
 
 
+def several(names: str) -> list[Chapter]:
+    """The chapters meant by "0-4,7,rope", in order; ValueError where one of them is none."""
+    found = set()
+    for part in names.split(","):
+        first, dash, last = part.partition("-")
+        ends = find(first.strip()), find(last.strip() if dash else first.strip())
+        if ends[0] > ends[1]:
+            raise ValueError(f"{part} runs backwards: write {last}-{first}")
+        found.update(chapter for chapter in chapters() if ends[0] <= chapter <= ends[1])
+    return sorted(found)
+
+
 def shown(path: Path) -> str:
     """A path as a person would type it: relative to the course where it lies inside."""
     try:
@@ -97,18 +120,41 @@ def close(word: str, known: dict):
     return next((known[near] for near in difflib.get_close_matches(word, known, 1)), None)
 
 
+def near_miss(chapter: Chapter, names: Iterable[str]) -> str:
+    """Which of these files, "folder/name", was most likely meant to be the chapter's; "" where none was."""
+    stems = {other.stem for other in chapters()} - {chapter.stem}
+    words = {name: name.rpartition("/")[2].lower().partition(".")[0] for name in names}
+    words = {name: word for name, word in words.items() if word not in stems}
+    for pattern in (chapter.stem, rf"ex_?{chapter.number}|{chapter.name}"):
+        found = [name for name, word in words.items()
+                 if re.search(rf"(?<![a-z0-9])({pattern})(?![a-z0-9])", word.replace(" ", "_").replace("-", "_"))]
+        if found:
+            return min(found, key=lambda name: (not name.endswith(".py"), name))
+    known = {word: name for name, word in words.items()}
+    return next((known[word] for word in difflib.get_close_matches(chapter.stem, known, 1, 0.8)), "")
+
+
+def without_hidden(asked: list[Chapter]) -> list[Chapter]:
+    """Those that have no hidden checks; a ValueError where none has, since nothing would be asked."""
+    found = {tested(path) for path in HIDDEN.glob("test_ex*.py")}
+    bare = [chapter for chapter in asked if chapter not in found]
+    if bare == asked:
+        raise ValueError(f"--hidden: there are no hidden checks for {', '.join(chapter.number for chapter in bare)} "
+                         f"in {shown(HIDDEN)}")
+    return bare
+
+
 @cache
 def prerequisites(chapter: Chapter) -> list[Chapter]:
     """The chapters that this one imports (`from .ex04_normalization import RMSNorm`)."""
-    path = chapter.solution if chapter.solution.exists() else chapter.exercise
-    return sorted({Chapter(node.module) for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    return sorted({Chapter(node.module) for node in ast.walk(ast.parse(stub(chapter)))
                    if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module})
 
 
 @cache
 def signatures(chapter: Chapter) -> dict[str, list[str]]:
     """The argument names of every function and method of the chapter: {"Linear.forward": ["x"]}."""
-    path, found = chapter.solution if chapter.solution.exists() else chapter.exercise, {}
+    found = {}
 
     def walk(body, prefix: str) -> None:
         for node in body:
@@ -117,7 +163,7 @@ def signatures(chapter: Chapter) -> dict[str, list[str]]:
             elif isinstance(node, ast.FunctionDef):
                 found[prefix + node.name] = [argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]
                                              if argument.arg != "self"]
-    walk(ast.parse(path.read_text("utf-8")).body, "")
+    walk(ast.parse(stub(chapter)).body, "")
     return found
 
 
@@ -132,11 +178,18 @@ def make_stub(solution: str) -> str:
 
     A block at the margin is a helper that only the solution has: nothing is left of it.
     """
-    stub = _BLOCK.sub(lambda block: f"{block[1]}raise NotImplementedError\n" if block[1] else "",
+    made = BLOCK.sub(lambda block: f"{block[1]}raise NotImplementedError\n" if block[1] else "",
                       solution)
-    if "SOLUTION" in stub:
+    if "SOLUTION" in made:
         raise ValueError("a # BEGIN SOLUTION or # END SOLUTION stands without its twin")
-    return stub
+    return made
+
+
+def stub(chapter: Chapter) -> str:
+    """The student's file as it is handed out: made from the solution, or kept in stubs/ without one."""
+    if chapter.solution.exists():
+        return make_stub(chapter.solution.read_text("utf-8"))
+    return (STUBS / chapter.solution.name).read_text("utf-8")
 
 
 def same_code(one: str, other: str) -> bool:
@@ -154,9 +207,7 @@ def started(chapter: Chapter, folder: Path | None = None) -> bool:
     path = (folder or EXERCISES) / f"{chapter.stem}.py"
     if not path.exists():
         return False
-    if not chapter.solution.exists():
-        return True     # an edition without solutions has nothing else to offer
-    return not same_code(path.read_bytes().decode("utf-8", "replace"), _stub(chapter))
+    return not same_code(path.read_bytes().decode("utf-8", "replace"), stub(chapter))
 
 
 def source_folder(chapter: Chapter, folder: Path) -> Path:
@@ -171,15 +222,16 @@ def untouched(chapter: Chapter) -> bool:
     """
     def written(source: str) -> set[str]:
         return {ast.dump(node) for node in ast.walk(ast.parse(source))
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not _is_stub(node)}
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_stub(node)}
     try:
         mine = written(chapter.exercise.read_text("utf-8"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return mine <= written(make_stub(chapter.solution.read_text("utf-8")))
+    return mine <= written(stub(chapter))
 
 
-def _is_stub(function) -> bool:
+def is_stub(function) -> bool:
+    """Whether a function's syntax tree ends in `raise NotImplementedError`."""
     last = function.body[-1]
     return (isinstance(last, ast.Raise) and isinstance(last.exc, ast.Name)
             and last.exc.id == "NotImplementedError")
@@ -191,20 +243,16 @@ def write_stubs() -> tuple[list[Chapter], list[Chapter]]:
     for chapter in chapters():
         if chapter.exercise.exists() and not untouched(chapter):
             kept.append(chapter)
-        elif not chapter.exercise.exists() or chapter.exercise.read_text("utf-8") != _stub(chapter):
+        elif not chapter.exercise.exists() or chapter.exercise.read_text("utf-8") != stub(chapter):
             reset(chapter)
             written.append(chapter)
     return written, kept
 
 
-def _stub(chapter: Chapter) -> str:
-    return make_stub(chapter.solution.read_text("utf-8"))
-
-
 def reset(chapter: Chapter) -> Path | None:
     """Put a fresh stub in place; the old file is kept beside it, and its new path returned."""
-    stub, path, kept = _stub(chapter), chapter.exercise, None
-    if path.exists() and path.read_bytes() != stub.encode():
+    fresh, path, kept = stub(chapter), chapter.exercise, None
+    if path.exists() and path.read_bytes() != fresh.encode():
         stamp, count = time.strftime("%Y%m%d-%H%M%S"), 1
         kept = path.with_name(f"{path.stem}.{stamp}.py.bak")
         while kept.exists():
@@ -212,14 +260,14 @@ def reset(chapter: Chapter) -> Path | None:
             kept = path.with_name(f"{path.stem}.{stamp}-{count}.py.bak")
         path.rename(kept)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(stub, "utf-8")
+    path.write_text(fresh, "utf-8")
     return kept
 
 
-def table() -> str:
-    """The README's table of chapters, as Markdown."""
+def table(chosen: list[Chapter] = ()) -> str:
+    """The README's table of chapters (all, where none is chosen), as Markdown."""
     rows = [f"| [{c.number}](notebooks/{c.notebook.name}) | {c.title} | "
-            f"{', '.join(p.number for p in prerequisites(c)) or '–'} |" for c in chapters()]
+            f"{', '.join(p.number for p in prerequisites(c)) or '–'} |" for c in chosen or chapters()]
     return textwrap.dedent("""\
         | lesson | what you build | uses |
         |---|---|---|

@@ -11,6 +11,7 @@ from grader.checks import Check
 from grader.frames import FrameError
 from grader.mistakes import Mistakes
 from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
+from grader.record import Record
 from grader.submission import (
     TIMEOUT,
     CourseError,
@@ -29,7 +30,7 @@ FINE = {"passed", "todo", "waiting"}    # a run of these exits with 0
 
 @dataclass
 class Verdict:
-    """What came of one check: passed, wrong, error, todo, waiting, timeout, crashed, forbidden."""
+    """What came of one check: passed, wrong, error, todo, waiting, timeout, crashed, forbidden, missing."""
 
     check: Check
     word: str
@@ -49,8 +50,12 @@ class Grader:
     """Asks checks of submissions. One zygote and one key serve it until `close`."""
 
     def __init__(self, device: str = "cpu", seed: int = 0, timeout: float = TIMEOUT,
-                 fork: bool = CAN_FORK, hidden_from: tuple[Path, ...] = (), walls: bool = False):
-        """hidden_from: folders with an instructor's own hidden checks. walls: submissions run in the jail."""
+                 fork: bool = CAN_FORK, hidden_from: tuple[Path, ...] = (), many: bool = False,
+                 walls: bool = False):
+        """hidden_from: folders with an instructor's own hidden checks. many: it is kept for a class's submissions.
+
+        walls: they run in the jail.
+        """
         if device not in ("cpu", "cuda"):
             raise ValueError(f"device must be 'cpu' or 'cuda', got {device!r}")
         if not timeout > 0:
@@ -58,10 +63,11 @@ class Grader:
         self.setting = Setting(device, seed, timeout, hidden_from)
         if walls and (why := jail.missing() if self.setting.on_cpu else "walls are for device='cpu'"):
             raise CourseError(why)
-        self._nursery = Nursery(fork, limit=self.setting.on_cpu)    # CUDA maps more than it uses
-        self._cells = Nursery(walls=True) if walls else self._nursery
+        self._nursery = Nursery(fork, limit=self.setting.on_cpu, many=many)     # CUDA maps more than it uses
+        self._cells = Nursery(many=many, walls=True) if walls else self._nursery
         self._checks: dict[tuple[Chapter, bool], list[Check]] = {}
         self._known: set[Check] = set()     # what the reference has been asked
+        self._records: dict[Chapter, Record] = {}
         self.mistakes = Mistakes(self)
 
     @cached_property
@@ -104,6 +110,7 @@ class Grader:
 
     def submission(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False) -> Submission:
         """A chapter's file, to be asked visible checks, or hidden ones; close it when done."""
+        self.record(chapter)    # what cannot be compared is not asked
         return Submission(Place(self._cells, self.setting.device), self.setting, chapter, folder, hidden)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
@@ -153,7 +160,7 @@ class Grader:
         name=False looks for no mistake.
         """
         if not candidate.file.exists():
-            return Verdict(check, "todo", [f"there is no {candidate.file.name} in its folder"])
+            return _absent(candidate, check)
         reply = candidate.ask(check)
         word, facts = reply.word, reply.facts
         if word == "answer":
@@ -212,14 +219,41 @@ class Grader:
         if not new:
             return None
         chapter = Chapter(new[0].chapter)
-        if not chapter.solution.exists():
-            raise CourseError(f"{chapter.stem} has no reference to compare with")
+        record = str(chapter.record) if self.record(chapter) else ""
         self._known.update(new)
         folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
         return self._key.send(
-            "prepare", questions=[self.setting.question(check) for check in new],
+            "prepare", questions=[self.setting.question(check) for check in new], record=record,
             scan=scan_request(chapter, folders, SOLUTIONS, self.setting))
+
+    def record(self, chapter: Chapter) -> Record | None:
+        """What stands for the chapter's reference in an edition without it; None where there is the reference.
+
+        Raises CourseError where there is neither, or what is asked now is not what was recorded.
+        """
+        if chapter.solution.exists():
+            return None
+        if chapter not in self._records:
+            try:
+                self._records[chapter] = Record(chapter.record)
+            except (OSError, FrameError) as error:
+                raise CourseError(f"{chapter.stem} has no reference to compare with, and no record: {error}") from error
+        record, setting = self._records[chapter], self.setting
+        if (record.seed, record.device) != (setting.seed, setting.device):
+            raise CourseError(f"this edition knows the answers of {chapter.stem} for --seed {record.seed} --device "
+                              f"{record.device} alone; asked were --seed {setting.seed} --device {setting.device}")
+        return record
 
     def prepared(self, waiting: int | None) -> None:
         if waiting and (broken := self._hear(waiting)["broken"]):
             raise CourseError(f"the reference cannot answer: {broken}")
+
+
+def _absent(candidate: Submission, check: Check) -> Verdict:
+    """Nothing was handed in under the file's name, which is no success; in a student's own folder it is to do."""
+    said = f"there is no {candidate.file.name} in its folder"
+    if candidate.folder == chapters.EXERCISES:
+        return Verdict(check, "todo", [said])
+    names = sorted(path.name for path in candidate.folder.iterdir()) if candidate.folder.is_dir() else []
+    near = chapters.near_miss(candidate.chapter, names)
+    return Verdict(check, "missing", [f"{said}; there is {near}" if near else said], whole=True)

@@ -12,6 +12,7 @@ import errno
 import itertools
 import mmap
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -24,8 +25,11 @@ from grader.chapters import ROOT, chapters
 MAX_FILE = 1 << 20          # bytes of a submission's file
 MAX_FILES = 100             # files of a submission
 FILES = 64 << 20            # bytes that a worker may write, all of them into memory
+MEMORY = 4 << 30            # bytes that a worker may take beyond the zygote's
+THREADS = 64                # threads of a worker
 PROBING = 60.0              # seconds that the proof may take
 CPU = 300                   # seconds that a worker may compute, whatever it is asked
+SCRATCH = "/scratch"        # where it may write them
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache", "/sys/devices/system/cpu")
 INSTALL = "apt-get install bubblewrap libseccomp2, and pip install -r requirements-class.txt"
 
@@ -36,11 +40,15 @@ REFUSED = """
     unshare setns mount umount2 pivot_root chroot fsopen fsmount open_tree move_mount mount_setattr
     open_by_handle_at socket socketpair io_uring_setup bpf perf_event_open userfaultfd
     shmget msgget semget mq_open memfd_create memfd_secret keyctl add_key request_key
-    setpriority sched_setaffinity sched_setscheduler""".split()
+    setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam sched_setattr
+    move_pages migrate_pages kcmp process_mrelease""".split()
 
 _NEW_MOUNTS, _NEW_USER = 0x0002_0000, 0x1000_0000                           # <linux/sched.h>
 _THREAD = 0x0001_0000
-_READ_ONLY, _NO_SUID, _NO_DEVICES, _BIND, _WITH_ALL_BELOW, _PRIVATE = 1, 2, 4, 4096, 1 << 14, 1 << 18
+_READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT = 1, 2, 4, 32                  # <sys/mount.h>
+_BIND, _WITH_ALL_BELOW, _PRIVATE = 1 << 12, 1 << 14, 1 << 18
+_GROWS_DOWN = 0x100                                                         # <linux/mman.h>
+_SIGNALS_BY_A_PIPE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902)}      # F_SETOWN, F_SETSIG, …, SIOCSPGRP
 _SHARED_AND_ANONYMOUS = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS if sys.platform == "linux" else 0
 _CAPABILITIES_3 = 0x2008_0522                                               # <linux/capability.h>
 
@@ -66,11 +74,12 @@ def around(command: list[str], desks: str) -> list[str]:
             (("--symlink", os.readlink(path), path) if os.path.islink(path) else ("--ro-bind-try", path, path))]
     for path in dict.fromkeys([sys.base_prefix, sys.prefix, str(ROOT / "grader"), desks]):
         read += ["--ro-bind", path, path]
-    given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+    given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": SCRATCH,
+             "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
     return ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv",
             *(word for name, value in given.items() for word in ("--setenv", name, value)),
-            "--dir", "/tmp", *read, "--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", "/",
-            "--", *command]
+            "--dir", "/tmp", "--size", str(FILES), "--tmpfs", SCRATCH, *read, "--proc", "/proc", "--dev", "/dev",
+            "--remount-ro", "/", "--chdir", "/", "--", *command]
 
 
 class Desks:
@@ -125,9 +134,12 @@ class Desk:
 def confine(desk: str) -> None:
     """The second wall, around the calling process. It cannot be undone."""
     import resource
+    mapped = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU, CPU + 5))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _hide(desk)
+    resource.setrlimit(resource.RLIMIT_NPROC, (THREADS, THREADS))       # root is exempt
     _give_up_capabilities()
     _refuse_calls()
     os.chdir(desk)
@@ -141,13 +153,12 @@ def _hide(desk: str) -> None:
         Path("/proc/self", name).write_text(line)
     _call("mount", b"none", b"/", None, _WITH_ALL_BELOW | _PRIVATE, None)
     own = os.open(desk, os.O_PATH)
-    _memory(desks, FILES)
+    _memory(desks, 4096)
     os.mkdir(desk)
     _call("mount", b"/proc/self/fd/%d" % own, desk.encode(), None, _BIND, None)
+    _call("mount", None, desks.encode(), None, _REMOUNT | _READ_ONLY | _NO_SUID | _NO_DEVICES, None)
     os.close(own)
-    private = os.path.join(desks, "tmp")
-    os.mkdir(private)
-    os.environ["TMPDIR"] = tempfile.tempdir = private
+    _memory(SCRATCH, FILES)
     _memory("/dev/shm", 4096, _READ_ONLY)
     _memory("/proc", 4096, _READ_ONLY)
 
@@ -175,7 +186,13 @@ def _refuse_calls() -> None:
     calls.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")       # its flags cannot be seen; clone's can
     calls.add_rule(no, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, _THREAD, 0))
     calls.add_rule(no, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, _SHARED_AND_ANONYMOUS, _SHARED_AND_ANONYMOUS))
+    calls.add_rule(no, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, _GROWS_DOWN, _GROWS_DOWN))     # counted nowhere
     calls.add_rule(no, "tgkill", seccomp.Arg(0, seccomp.NE, os.getpid()))
+    calls.add_rule(no, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+    for name, commands in _SIGNALS_BY_A_PIPE.items():
+        for command in commands:        # of these 32 bits count
+            calls.add_rule(no, name, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFF_FFFF, command))
+    calls.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
     calls.load()
 
 
@@ -217,7 +234,7 @@ def attempts(secrets: list[str]) -> dict[str, bool]:
         path.unlink()
 
     def fill() -> None:
-        with open(os.path.join(tempfile.gettempdir(), "fill"), "wb") as file:
+        with open(os.path.join(SCRATCH, "fill"), "wb") as file:
             for _ in range(2 * FILES >> 20):
                 file.write(bytes(1 << 20))
         os.remove(file.name)
@@ -227,7 +244,8 @@ def attempts(secrets: list[str]) -> dict[str, bool]:
                                 lambda: memory_of(os.getppid())],
         "nothing written but in a folder of its own": [
             lambda folder=folder: write(folder)
-            for folder in ("/tmp", "/dev/shm", os.getcwd(), str(ROOT / "grader"), sys.prefix, "/")],
+            for folder in ("/tmp", "/dev/shm", os.getcwd(), os.path.dirname(os.getcwd()), str(ROOT / "grader"),
+                           sys.prefix, "/")],
         "no new process": [lambda: os.fork() or os._exit(0), lambda: os.execv("/bin/true", ["true"])],
         "no signal to others": [lambda: os.kill(os.getppid(), 0), lambda: os.kill(-1, 0)],
         "no shared memory": [lambda: mmap.mmap(-1, 1 << 20), lambda: os.memfd_create("shared")],

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from grader import checks, compare, wire
+from grader.record import Record
 from grader.worker import Room
 from grader.worker import main as serve_requests
 
@@ -22,7 +23,7 @@ class Key:
     """Answers of the reference and of mistakes, by chapter and check."""
 
     def __init__(self):
-        self.rooms: dict[str, Room] = {}
+        self.rooms: dict[str, Room | Record] = {}
         self.right: dict[tuple, tuple] = {}
         self.shown: dict[tuple, tuple[dict, bytes]] = {}    # the same, as it was sent
         self.wrong: dict[tuple, dict[int, tuple]] = {}     # of mistakes, with their wrong parts
@@ -46,14 +47,14 @@ class Key:
         return {"checks": [{**dataclasses.asdict(check), "names": sorted(check.names)}
                            for check in found]}
 
-    def prepare(self, scan: dict, questions: list) -> dict:
-        """Load a chapter's reference and ask it these questions. {"broken": why not} or nothing."""
+    def prepare(self, scan: dict, questions: list, record: str = "") -> dict:
+        """Load a chapter's reference, or its record, and ask it these questions. {"broken": why not} or nothing."""
         chapter = scan["chapter"]
         if chapter not in self.rooms:
             if scan["device"] == "cuda" and not torch.cuda.is_available():
                 return {"broken": "torch finds no CUDA device here"}
-            room = Room()
-            if broken := room.scan(**scan) or room.load():
+            room = Record(Path(record)) if record else Room()
+            if not record and (broken := room.scan(**scan) or room.load()):
                 return {"broken": f"{chapter}: {broken}"}
             self.rooms[chapter] = room
         for question in questions:
@@ -73,11 +74,11 @@ class Key:
         return {"facts": facts}
 
     def learn(self, chapter, question, mistake, by_size, reply, rtol, body) -> dict:
-        """Keep what a mistake answers, if it is wrong. by_size: what tells it is the size of its error."""
+        """Keep what a mistake answers, if it is wrong, and say so. by_size: what tells it is the size of its error."""
         theirs = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
         if wrong := self._wrong_parts(chapter, question, theirs, rtol):
             self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
-        return {}
+        return {"wrong": bool(wrong)}
 
     def liken(self, chapter, question, reply, rtol, body) -> dict:
         """Which mistakes give this wrong answer, wholly or in every part they get wrong.

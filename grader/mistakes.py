@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader import chapters
 from grader.chapters import Chapter
 from grader.checks import Check
+from grader.record import Record
 from grader.submission import CourseError, Place, Reply, Submission
 
 MAX_WORKERS = 4             # at most, for the known mistakes of a chapter; fewer where there are fewer cores
@@ -21,7 +23,7 @@ MAX_WORKERS = 4             # at most, for the known mistakes of a chapter; fewe
 class Edit:
     """An edited reference, the sentence that says what the edit means, and where it can show."""
 
-    source: str
+    source: str                 # "" where only what it answers is known
     words: str
     parts: frozenset[str]       # the chapter's functions and classes that it may change
     by_size: bool = False       # a mistake of precision: known by the size of its error, not by its digits
@@ -77,13 +79,34 @@ class _Parts:
         return frozenset(changed)
 
 
+class Recorded:
+    """What a mistake answered once, where there is no reference to make it in."""
+
+    place = None        # it runs nowhere
+
+    def __init__(self, record: Record, number: int):
+        self._record, self._number = record, number
+
+    def ask(self, check: Check) -> Reply:
+        """Its wrong answer; "passed" where it gave a right one, which is not kept."""
+        header, body = self._record.said(self._number, check.file, check.function, check.dtype) or ({}, b"")
+        word = "answer" if "answer" in header else "error" if header else "passed"
+        return Reply(word, [], header, body)
+
+    def load(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 @dataclass
 class Suspect:
     """A known mistake as a submission, and the checks that the key knows its answers to."""
 
-    submission: Submission
+    submission: Submission | Recorded
     edit: Edit
-    learnt: set[Check] = field(default_factory=set)
+    learnt: dict[Check, bool] = field(default_factory=dict)     # and whether it is wrong there
 
 
 class Mistakes:
@@ -118,6 +141,10 @@ class Mistakes:
 
     def suspects(self, chapter: Chapter) -> list[Suspect]:
         """The chapter's known mistakes, dealt out to a worker per core; on a GPU to a single one."""
+        if chapter not in self._suspects and (record := self._grader.record(chapter)):
+            self._suspects[chapter] = [
+                Suspect(Recorded(record, number), Edit("", said["words"], frozenset(said["parts"]), said["by_size"]))
+                for number, said in enumerate(record.mistakes)]
         if chapter not in self._suspects:
             setting = self._grader.setting
             count = min(os.cpu_count() or 1, MAX_WORKERS) if setting.on_cpu else 1
@@ -135,14 +162,26 @@ class Mistakes:
 
         `others` are checks that may be asked too, to tell apart mistakes that this one cannot.
         """
+        if not _tried(candidate, check):
+            return ""
         suspects = self.suspects(candidate.chapter)
-        near = [i for i, suspect in enumerate(suspects) if suspect.edit.parts & check.names]
-        likeness = self._liken(check, reply, near)
+        likeness = self._liken(check, reply, self._near(check))
         fits = likeness["whole"] or likeness["part"] or likeness["size"]
         if len(fits) > 1:
             more = [other for other in others if other != check and other.hidden <= candidate.hidden]
             fits = self._tell_apart(candidate, more, fits)
         return suspects[fits[0]].edit.words if len(fits) == 1 else ""
+
+    def wrong(self, check: Check) -> list[int]:
+        """The numbers of the mistakes that answer this check wrongly."""
+        near, suspects = self._near(check), self.suspects(Chapter(check.chapter))
+        self._learn(check, near)
+        return [number for number in near if suspects[number].learnt[check]]
+
+    def _near(self, check: Check) -> list[int]:
+        """The mistakes that can show in this check."""
+        suspects = self.suspects(Chapter(check.chapter))
+        return [number for number, suspect in enumerate(suspects) if suspect.edit.parts & check.names]
 
     def _tell_apart(self, candidate: Submission, others: list[Check], fits: list[int]) -> list[int]:
         """Of mistakes that answer one check alike, those that fit the other checks best."""
@@ -160,19 +199,23 @@ class Mistakes:
 
     def _liken(self, check: Check, reply: Reply, numbers) -> dict[str, list[int]]:
         """Which of these mistakes answer like this reply; see Key.liken."""
+        self._learn(check, numbers)
+        found = self._grader.tell("liken", reply, **self._grader.of(check), rtol=check.rtol)
+        return found if "refused" not in found else dict.fromkeys(("whole", "part", "size", "against"), [])
+
+    def _learn(self, check: Check, numbers) -> None:
+        """Have the key know what these mistakes answer."""
         grader, suspects = self._grader, self.suspects(Chapter(check.chapter))
         grader.prepared(grader.prepare([check]))
         new = [number for number in numbers if check not in suspects[number].learnt]
         self._each([suspects[number] for number in new], lambda suspect: suspect.submission.ask(check))
         for number in new:
-            suspect = suspects[number]
-            suspect.learnt.add(check)
+            suspect, said = suspects[number], {}
             theirs = suspect.submission.ask(check)      # it remembers what it said
             if theirs.word in ("answer", "error"):
-                grader.tell("learn", theirs, **grader.of(check), rtol=check.rtol, mistake=number,
-                            by_size=suspect.edit.by_size)
-        found = grader.tell("liken", reply, **grader.of(check), rtol=check.rtol)
-        return found if "refused" not in found else dict.fromkeys(("whole", "part", "size", "against"), [])
+                said = grader.tell("learn", theirs, **grader.of(check), rtol=check.rtol, mistake=number,
+                                   by_size=suspect.edit.by_size)
+            suspect.learnt[check] = said.get("wrong", False)
 
     def _each(self, suspects: list[Suspect], do) -> None:
         """Call `do` with each suspect: those of one worker in turn, the workers at once."""
@@ -181,3 +224,10 @@ class Mistakes:
             groups.setdefault(suspect.submission.place, []).append(suspect)
         with ThreadPoolExecutor(MAX_WORKERS) as pool:
             list(pool.map(lambda group: [do(suspect) for suspect in group], groups.values()))
+
+
+def _tried(candidate: Submission, check: Check) -> bool:
+    """Whether a file speaks of what the check asks for; no known mistake is to leave it out."""
+    parts = {name.partition(".")[0] for name in chapters.signatures(candidate.chapter)} & check.names
+    text = candidate.file.read_bytes()
+    return not parts or any(name.encode() in text for name in parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grader import report
+from grader import chapters, report
 from grader.__main__ import need_libraries
 from grader.chapters import EXERCISES, HIDDEN, TESTS, Chapter, shown, tested
 from grader.engine import FINE, TIMEOUT, Grader, Verdict
@@ -17,6 +17,7 @@ from grader.submission import CourseError
 
 GRADER = pytest.StashKey[Grader]()
 CANDIDATES = pytest.StashKey[dict]()
+BROKEN = pytest.StashKey[set]()     # chapters whose file as a whole has failed, once
 
 
 def pytest_addoption(parser):
@@ -40,7 +41,9 @@ def pytest_configure(config):
         config.option.seed = secrets.randbelow(1 << 31) if folder else 0
     try:
         need_libraries()
-    except CourseError as error:
+        if config.getoption("hidden"):
+            chapters.without_hidden(chapters.chapters())
+    except (CourseError, ValueError) as error:
         raise pytest.UsageError(str(error)) from None
 
 
@@ -102,8 +105,15 @@ def pytest_pyfunc_call(pyfuncitem):
         return _here(config, grader, check, chapter, folder, pyfuncitem.function)
     else:
         verdict = _verdict(config, grader, check, chapter, folder)
+    pyfuncitem.user_properties += [("points", verdict.points), ("of_points", check.points), ("verdict", verdict.word),
+                                   ("mistake", verdict.mistake), ("hidden", str(check.hidden).lower())]
     if verdict.word in ("todo", "waiting"):
         pytest.skip(f"{verdict.word}: {verdict.facts[0]}")
+    if verdict.whole:
+        broken = config.stash.setdefault(BROKEN, set())
+        if chapter in broken:
+            pytest.skip(f"{verdict.word}: no check was asked of {chapter.stem}.py, as said once")
+        broken.add(chapter)
     if verdict.word not in FINE:
         pytest.fail(report.failure(verdict, grader.setting, folder), pytrace=False)
     return True

@@ -60,12 +60,13 @@ def _environment() -> dict:
 class Nursery:
     """Starts workers: forked from a zygote where that is safe, fresh processes elsewhere.
 
-    limit: let none of them take more memory than worker.MEMORY.
+    limit: let none of them take more memory than jail.MEMORY.
+    many: it will serve a class, so its zygote imports what only some checks need.
     walls: shut them in (see jail); each is then given a desk, and sees nothing else.
     """
 
-    def __init__(self, fork: bool = CAN_FORK, limit: bool = True, walls: bool = False):
-        self.fork, self._limit, self._lock = fork, limit, threading.Lock()
+    def __init__(self, fork: bool = CAN_FORK, limit: bool = True, many: bool = False, walls: bool = False):
+        self.fork, self._limit, self._many, self._lock = fork, limit, many, threading.Lock()
         self.desks = jail.Desks() if walls else None
         self._zygote = None
         if fork:
@@ -73,7 +74,7 @@ class Nursery:
 
     def _start_zygote(self) -> None:
         self._control, theirs = socket.socketpair()
-        command = _python("zygote", str(theirs.fileno()))
+        command = _python("zygote", str(theirs.fileno()), *["--many"] * self._many)
         self._zygote = subprocess.Popen(
             jail.around(command, self.desks.path) if self.desks else command, pass_fds=[theirs.fileno()],
             env=_environment(), stdin=subprocess.DEVNULL)

@@ -1,8 +1,6 @@
-"""Verdicts as text and as JSON. Words come first; colour only repeats them."""
+"""Verdicts as text. Words come first; colour only repeats them."""
 
-import json
 import linecache
-import os
 import textwrap
 from pathlib import Path
 
@@ -116,7 +114,7 @@ def words(verdicts: list[Verdict]) -> str:
     if count.keys() == {"passed"}:
         return "all passed"
     if verdicts and verdicts[0].whole:
-        return {"forbidden": "the file uses what is to be written"}.get(
+        return {"forbidden": "the file uses what is to be written", "missing": "not handed in"}.get(
             verdicts[0].word, "the file cannot be loaded")
     names = {"todo": "to do"}
     order = ["wrong", "error", "forbidden", "timeout", "crashed", "waiting", "todo"]
@@ -152,8 +150,8 @@ def next_step(results: dict[Chapter, list[Verdict]], folder: Path | None = None)
             return (f"Next: read notebooks/{chapter.notebook.name} and write "
                     f"{shown(folder / chapter.stem)}.py.")
     for chapter, verdicts in results.items():
-        if any(verdict.word == "waiting" for verdict in verdicts):
-            return f"Next: {chapter.stem} waits for an earlier chapter; finish that one first."
+        if waiting := [verdict for verdict in verdicts if verdict.word == "waiting"]:
+            return f"Next: {chapter.stem} waits, and {waiting[0].facts[0]}."
     return "Everything asked has passed."
 
 
@@ -164,7 +162,7 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
     every: all failures in short, below the first.
     """
     verdicts = [verdict for chapter in results.values() for verdict in chapter]
-    failed = failures(verdicts)
+    failed = sorted(failures(verdicts), key=lambda verdict: verdict.word == "missing")     # rows say that already
     said = f"{sum(v.word == 'passed' for v in verdicts)} of {len(verdicts)} checks passed, " \
            f"{total(v.points for v in verdicts)} of {total(v.check.points for v in verdicts)} points."
     if folder:
@@ -190,20 +188,3 @@ def failures(verdicts: list[Verdict]) -> list[Verdict]:
     found = [verdict for verdict in verdicts if verdict.word not in FINE]
     seen = set()
     return [v for v in found if not v.whole or not (v.check.chapter in seen or seen.add(v.check.chapter))]
-
-
-def write_json(path: Path, results: dict[Chapter, list[Verdict]], setting: Setting) -> None:
-    """Every verdict, for programs; the file appears whole or not at all."""
-    every = [verdict for verdicts in results.values() for verdict in verdicts]
-    content = {
-        "device": setting.device, "seed": setting.seed, "timeout": setting.timeout,
-        "points": sum(v.points for v in every),
-        "of_points": sum(v.check.points for v in every),
-        "verdicts": [{
-            "chapter": v.check.chapter, "check": v.check.name, "hidden": v.check.hidden,
-            "verdict": v.word, "points": v.points, "of_points": v.check.points,
-            "rule": v.check.rule, "facts": v.facts, "mistake": v.mistake,
-            "output": v.output, "seconds": round(v.seconds, 3)} for v in every]}
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
-    os.replace(draft, path)

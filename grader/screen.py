@@ -4,11 +4,11 @@ from rich.console import Console
 from rich.text import Text
 
 STYLES = {
-    r"(?m)^.* · (wrong|error|forbidden|timeout|crashed)$": "bold red",
+    r"(?m)^.* · (wrong|error|forbidden|timeout|crashed|missing)$": "bold red",
     r"(?m)\ball passed$": "green",
-    r"(?m)\b\d+ (wrong|error|forbidden|timeout|crashed)\b": "bold red",
+    r"(?m)\b\d+ (wrong|error|forbidden|timeout|crashed|missing)\b": "bold red",
     r"█+": "green",
-    r"(?m)^  (rule|wrong|error|forbidden|timeout|crashed|line|hint|printed|again)\b": "bold",
+    r"(?m)^  (rule|wrong|error|forbidden|timeout|crashed|missing|line|hint|printed|again)\b": "bold",
     r"(?m)^  likely .*(\n {10}\S.*)*": "yellow",
     r"(?m)^Next: .*$": "bold cyan",
 }

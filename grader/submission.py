@@ -16,7 +16,8 @@ from grader.process import Ended, Nursery, TimedOut, Worker
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
 START = 120.0               # seconds that a GPU may take to be ready
 MAX_USES = 20               # lines that a reply may name
-AFTER_TIMEOUT = 1.0         # seconds for each check after one that took too long, in a student's own folder
+AFTER_TIMEOUT = 1.0         # seconds for each check once one took too long in a student's own folder,
+MAX_TIMEOUTS = 3            # or so many in a submission
 
 
 class CourseError(Exception):
@@ -102,6 +103,7 @@ class Submission:
                  hidden: bool = False):
         self.place, self._setting, self.chapter, self.hidden = place, setting, chapter, hidden
         self._own, self._patience = folder is None, setting.timeout
+        self._timeouts = 0
         self.stop = None        # looked at while waiting for an answer: is it still wanted?
         self.folder = Path(folder or chapters.EXERCISES).resolve()
         self.file = self.folder / f"{chapter.stem}.py"
@@ -228,7 +230,8 @@ class Submission:
         self._last_words = self.place.close()
         if isinstance(error, TimedOut):
             self._last_words, stack = _stack(self._last_words)
-            if self._own:       # the others are likely to take as long
+            self._timeouts += 1
+            if self._timeouts >= (1 if self._own else MAX_TIMEOUTS):    # the others are likely to take as long
                 self._patience = min(self._patience, AFTER_TIMEOUT)
             said = f"no answer within {waited:g} second{'s' * (waited != 1)}"
             return Reply("timeout", [said], {}, frames=self._frames(stack))

@@ -98,6 +98,7 @@ def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
 
     def tensor(x):
         nonlocal body
+        requires_grad, x = x.requires_grad, torch.Tensor.detach(x)      # whatever methods it was given
         name = str(x.dtype).removeprefix("torch.")
         if x.layout != torch.strided:
             return _other(f"a sparse tensor ({x.layout})")
@@ -108,10 +109,10 @@ def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
         if x.numel() * x.element_size() > MAX_TENSOR or len(body) > MAX_BODY - MAX_TENSOR:
             return _other(f"a tensor of shape {tuple(x.shape)}, too large for an answer")
         # a clone: one number with an odd stride counts as contiguous, and cannot be viewed as bytes
-        data = x.detach().resolve_conj().resolve_neg().cpu().reshape(-1)
+        data = x.resolve_conj().resolve_neg().cpu().reshape(-1)
         data = data.clone(memory_format=torch.contiguous_format)
         node = {"kind": "tensor", "dtype": name, "shape": list(x.shape), "at": len(body),
-                "device": x.device.type, "requires_grad": x.requires_grad,
+                "device": x.device.type, "requires_grad": requires_grad,
                 "aliases_input": x.untyped_storage().data_ptr() in input_storages}
         body += data.view(torch.uint8).numpy().tobytes()
         return node
@@ -192,7 +193,10 @@ def decode(tree, body: bytes) -> Leaf | Branch:
             pass
         raise FrameError(f"this is no {kind[:20]}: {text[:40]!r}")
 
-    return walk(tree, 0)
+    answer = walk(tree, 0)
+    if used != len(body):
+        raise FrameError(f"{len(body) - used:,} bytes came that belong to no tensor")
+    return answer
 
 
 def plain(answer: Leaf | Branch):

@@ -24,7 +24,6 @@ from grader.draw import Draw, seed_of
 from grader.frames import read_frame, write_frame
 
 PACKAGE = "exercises"       # the name that a student's own imports and tracebacks show
-MEMORY = 4 << 30            # bytes that a worker may take beyond the zygote's
 MAX_MESSAGE = 1_000         # characters of an exception's message
 MAX_FRAMES = 20             # lines of a traceback
 EARLY = 0.9                 # of the time that a check may take, then its stack is printed
@@ -39,7 +38,7 @@ FLAGS = [(holder, name, getattr(holder, name)) for holder, names in (
 def main(limit: bool = False, serve=None) -> None:
     """Answer requests on standard input until it ends; all prints go to standard error.
 
-    limit: take no more than MEMORY, from now on.
+    limit: take no more than jail.MEMORY, from now on.
     """
     if limit:
         limit_memory()
@@ -62,11 +61,11 @@ def main(limit: bool = False, serve=None) -> None:
 
 
 def limit_memory() -> None:
-    """Let this process take MEMORY more than it has; best effort, Linux only."""
+    """Let this process take jail.MEMORY more than it has; best effort, Linux only."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
         used = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
-        resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, used + MEMORY))
+        resource.setrlimit(resource.RLIMIT_DATA, (used + jail.MEMORY, used + jail.MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

@@ -58,12 +58,12 @@ def test_a_mistake_is_named_behind_walls(grader, tmp_path):
 def test_a_neighbour_and_another_try_leave_nothing(grader, tmp_path):
     """What a submission writes is gone with its worker, and its desk with the submission."""
     source = ("import os, tempfile\nfrom pathlib import Path\n"
-              "Path(tempfile.gettempdir(), 'left').write_text('x')\n"
-              "print(sorted(os.listdir(os.path.dirname(tempfile.gettempdir()))))\n")
+              "print(os.listdir(tempfile.gettempdir()))\nPath(tempfile.gettempdir(), 'left').write_text('x')\n"
+              "print('left' in os.listdir(tempfile.gettempdir()), len(os.listdir('..')))\n")
     (tmp_path / "ex03_linear.py").write_text(source + LINEAR.solution.read_text("utf-8"), "utf-8")
     for _ in range(2):
         said = [verdict.output for verdict in grader.grade(LINEAR, tmp_path) if verdict.output]
-        assert len(said) == 1 and "tmp" in said[0]
+        assert said == ["[]\nTrue 1\n"]
     assert set(os.listdir(grader._cells.desks.path)) <= {"probe", "neighbour"}
 
 

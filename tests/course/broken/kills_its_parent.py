@@ -1,4 +1,4 @@
-# verdict: crashed
+# verdict: crashed or error
 # checks: test_flops
 # words: SIGKILL
 import os

@@ -1,4 +1,4 @@
-# verdict: passed
+# verdict: passed or error
 # checks: test_flops
 # words:
 import os

@@ -1,0 +1,106 @@
+"""An instructor's commands: handout, grade, merge, platform, new, without."""
+
+import argparse
+from pathlib import Path
+
+from grader import chapters
+
+
+def add(commands):
+    """Add them to the command line; returns the parser of `grade`, which has options in common with `check`."""
+    grade = commands.add_parser("grade", help="grade a class: a folder or an archive per student")
+    grade.add_argument("submissions", type=Path, nargs="?", metavar="SUBMISSIONS",
+                       help="a folder of folders or archives (.zip, .tar, .tar.gz), one per student")
+    grade.add_argument("--out", type=Path, metavar="DIR", help="a new folder for all that comes out")
+    grade.add_argument("--jobs", type=_count, default=1, metavar="N", help="submissions graded at once (default 1)")
+    grade.add_argument("--cluster", metavar="local|ADDRESS",
+                       help="ask on the workers of a Dask scheduler, such as tcp://host:8786; local starts --jobs")
+    grade.add_argument("--shard", metavar="I/N",
+                       help="only every N-th student, from the I-th on; merge puts the shards together")
+    grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these; all without")
+    grade.add_argument("--hidden-from", type=Path, metavar="DIR",
+                       help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
+    grade.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    grade.add_argument("--regrade", type=Path, metavar="MANIFEST", help="ask a run again, and show what changed")
+    grade.add_argument("--no-jail", action="store_true", help="go on without walls, and mark every result")
+    grade.set_defaults(run=_grade)
+
+    merge = commands.add_parser("merge", help="put the shards of a run together")
+    merge.add_argument("out", type=Path, metavar="OUT", help="a new folder for all that comes out")
+    merge.add_argument("shards", type=Path, nargs="+", metavar="SHARD", help="the folders of all shards")
+    merge.set_defaults(run=_merge)
+
+    platform = commands.add_parser("platform", help="write what a place where students hand in needs")
+    platform.add_argument("name", metavar="NAME", help="folder, github or gradescope")
+    platform.add_argument("where", type=Path, metavar="WHERE",
+                          help="the students' edition; for gradescope the zip to be written")
+    platform.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="gradescope: only these; all without")
+    platform.add_argument("--no-jail", action="store_true",
+                          help="gradescope: grade where no jail can be built, and leave hidden checks out")
+    platform.set_defaults(run=_platform)
+
+    for command in (grade, merge):
+        command.add_argument("--grading", type=Path, metavar="FILE",
+                             help="how points are made (default grading.toml)")
+        command.add_argument("--canvas", type=Path, metavar="TEMPLATE",
+                             help="fill in a gradebook that Canvas has exported")
+
+    handout = commands.add_parser("handout", help="write the students' edition, without answers")
+    handout.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
+    handout.add_argument("--chapters", metavar="0-9", help="leave out the others")
+    handout.add_argument("--given", metavar="0-4", help="give the solutions of these")
+    handout.set_defaults(run=_handout)
+
+    new = commands.add_parser("new", help="write every file of a new chapter")
+    new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
+    new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
+    new.set_defaults(run=_new)
+
+    without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
+    without.add_argument("chapters", nargs="+", metavar="CHAPTER")
+    without.set_defaults(run=_without)
+    return grade
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"it must be a number from 1 to 1000, got {text!r}")
+    return int(text)
+
+
+def _handout(options) -> int:
+    from grader.classroom import handout
+    chosen = chapters.several(options.chapters) if options.chapters else chapters.chapters()
+    given = chapters.several(options.given) if options.given else []
+    handout.run(options.folder, chosen, given, tell=lambda words: print(words, flush=True))
+    print(f"{options.folder} holds the students' edition of {len(chosen)} chapters.")
+    return 0
+
+
+def _grade(options) -> int:
+    from grader.classroom import grade, regrade
+    return (regrade if options.regrade else grade).run(options)
+
+
+def _merge(options) -> int:
+    from grader.classroom import shards
+    return shards.run(options)
+
+
+def _platform(options) -> int:
+    from grader.classroom import handin
+    return handin.run(options)
+
+
+def _new(options) -> int:
+    from grader.classroom.new import new
+    for path in new(options.number, options.name):
+        print(chapters.shown(path))
+    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; its row into the README's table.")
+    return 0
+
+
+def _without(options) -> int:
+    from grader.classroom.without import without
+    print(without([chapters.find(name) for name in options.chapters]))
+    return 0

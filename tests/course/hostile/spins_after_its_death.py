@@ -1,0 +1,20 @@
+# verdict: passed or wrong or error or crashed
+# checks: test_flops
+# words:
+# wall: a child in a session of its own takes the processor from all that come after
+import ctypes
+import os
+import time
+
+right = linear_flops
+
+
+def linear_flops(batch, in_features, out_features):
+    if os.fork() == 0:
+        os.setsid()
+        ctypes.CDLL(None).prctl(15, b"hostile-was-here", 0, 0, 0)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            pass
+        os._exit(0)
+    return right(batch, in_features, out_features)
