@@ -60,20 +60,21 @@ def spent(call) -> float:
     return cpu() - before
 
 
-def grade(folder: Path, count: int) -> tuple[float, list[tuple[int, int]]]:
-    """Grade a class of this size: (seconds, (cells that are written, bytes of memory) a few times a second)."""
+def grade(folder: Path, count: int) -> tuple[float, float, list[tuple[int, int]]]:
+    """Grade a class of this size: (seconds, of CPU, (cells that are written, bytes of memory) several times)."""
     hand_in(folder / "handed", count)
     command = [sys.executable, "-m", "grader", "grade", folder / "handed", "--out", folder / "out", "--jobs", "2",
                "--seed", "0", *["--no-jail"] * bool(MISSING), "--chapters", *(chapter.number for chapter in CHAPTERS)]
-    samples, ended, start = [], threading.Event(), time.perf_counter()
+    samples, used, ended, before, start = [], [0.0], threading.Event(), cpu(), time.perf_counter()
 
     def look() -> None:
         while not ended.wait(0.25):
             samples.append((len(list(folder.glob("out/cells/*/*.json"))), memory()))
+            used.append(cpu() - before)     # what ends behind bubblewrap takes its count along: looked at while it runs
     threading.Thread(target=look, daemon=True).start()
     try:
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-        return time.perf_counter() - start, samples
+        return time.perf_counter() - start, max(used), samples
     finally:
         ended.set()
 
@@ -81,15 +82,16 @@ def grade(folder: Path, count: int) -> tuple[float, list[tuple[int, int]]]:
 def bench_class():
     """Three runs, one after the other; then the others on two sizes, which a straight line leads to 60."""
     print(f"grade: {'WITHOUT WALLS, ' + MISSING if MISSING else 'behind both walls'}; load {os.getloadavg()[0]:.1f}")
-    took = {}
+    took, used = {}, {}
     for count in SIZES:
         with tempfile.TemporaryDirectory() as folder:
-            took[count], samples = grade(Path(folder), count)
+            took[count], used[count], samples = grade(Path(folder), count)
         print(f"{count} submissions: {took[count]:.1f} s, {60 * count / took[count]:.0f} a minute, "
-              f"load {os.getloadavg()[0]:.1f}", flush=True)
+              f"{used[count]:.0f} s of CPU; load {os.getloadavg()[0]:.1f}", flush=True)
     for count in SIZES[1:]:
-        each = took[count] / count / (took[SIZES[0]] / SIZES[0])
-        yield f"grade: seconds a submission, {count} against {SIZES[0]} of them", each, 1.1
+        for what, all_of in ("seconds", took), ("CPU", used):
+            yield (f"grade: {what} a submission, {count} against {SIZES[0]} of them",
+                   all_of[count] / count / (all_of[SIZES[0]] / SIZES[0]), 1.1)
     begin, end = (statistics.median(held for cells, held in samples if low <= cells < high) for low, high in (
         (2 * count, 2.25 * count), (2.75 * count, 3 * count)))      # all chapters are known by then
     print(f"memory of all processes: {begin / 1e6:.0f} MB at first, {end / 1e6:.0f} MB at the end", flush=True)
@@ -100,11 +102,11 @@ def bench_class():
             print(f"{tool} is not here")
             continue
         few = [seconds(tool, path, some) for some in FEW]
-        each = (few[1] - few[0]) / (FEW[1] - FEW[0])
-        whole = few[0] + (count - FEW[0]) * each
-        print(f"{version_of(tool, path)}: {FEW[0]} and {FEW[1]} submissions in {few[0]:.1f} and {few[1]:.1f} s, "
-              f"so {count} in {whole:.0f} s, {60 * count / whole:.0f} a minute", flush=True)
-        yield f"grade: time of {count} submissions, against {tool}'s", took[count] / whole, 0.2
+        for what, ours, (two, six) in zip(("time", "CPU"), (took[count], used[count]), zip(*few)):
+            whole = two + (count - FEW[0]) * (six - two) / (FEW[1] - FEW[0])
+            print(f"{version_of(tool, path)}: {what} of {FEW[0]} and {FEW[1]} submissions {two:.1f} and {six:.1f} s, "
+                  f"so of {count} {whole:.0f} s; load {os.getloadavg()[0]:.1f}", flush=True)
+            yield f"grade: {what} of {count} submissions, against {tool}'s", ours / whole, 0.2
 
 
 def bench_cpu():

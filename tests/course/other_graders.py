@@ -91,8 +91,8 @@ def version_of(name: str, path: Path) -> str:
     return subprocess.run([path.parent / "python", "-c", said], capture_output=True, text=True).stdout.strip()
 
 
-def seconds(tool: str, path: Path, count: int) -> float:
-    """Seconds in which a tool grades this many submissions, two at a time."""
+def seconds(tool: str, path: Path, count: int) -> tuple[float, float]:
+    """(seconds, of CPU) in which a tool grades this many submissions, two at a time."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "checking.py").write_text(CHECKING)
@@ -105,10 +105,11 @@ def seconds(tool: str, path: Path, count: int) -> float:
             subprocess.run(command, cwd=where, env=env, check=True, capture_output=True)
         call(folder, path.parent / "python", "-c", RECORD, repr(checks))
         both = OTHERS[tool](path, folder, hand_in(folder / "handed", count), checks, call)
-        start = time.perf_counter()
+        start, before = time.perf_counter(), os.times()
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda command: call(*command), both))
-        return time.perf_counter() - start
+        after = os.times()
+        return time.perf_counter() - start, sum(after[2:4]) - sum(before[2:4])
 
 
 def notebook(file: Path, student: Path, checks: list) -> None:
