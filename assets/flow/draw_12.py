@@ -75,7 +75,7 @@ def main() -> None:
             stream(244, middle), text(190, 262, "the sum so far", "start")]
     svg += [f'<circle cx="{LINE}" cy="291" r="5" fill="{INK}"/>', arrow((LINE, 291), (274, 291), (274, 304)),
             box(306, ["norm 2 gives", ", ".join(numbers(copy))], COPY),
-            box(366, ["feed-forward (detect):", f"{copy[1]:.2f} + {copy[2]:.2f} − 2 = {excess:.2f}",
+            box(366, ["feed-forward (detect):", f"{copy[1]:.2f} + {copy[2]:.2f} − 2 = {excess:.3f}",
                       f"times 3 is {found[3]:.2f}"], PART),
             arrow((274, 348), (274, 364)), arrow((274, 425), (274, 449), (LINE + 14, 449)),
             text(190, 442, "adds " + ", ".join(numbers(found))), plus(449),
