@@ -14,7 +14,6 @@ from docs import bibliography, glossary, lessons, pages
 from grader.chapters import ROOT, chapters
 
 HERE = Path(__file__).resolve().parent
-KATEX = HERE / "node_modules" / "katex" / "dist"
 
 
 def write_sources(folder: Path, solutions: bool) -> None:
@@ -36,6 +35,8 @@ def build(out: Path, solutions: bool = True) -> int:
     A folder that holds something else than a site is left alone: ValueError.
     """
     from sphinx.cmd.build import main
+
+    from docs.equations import KATEX
     if not KATEX.is_dir():
         raise ValueError(f"equations are drawn by KaTeX, which is not in {KATEX}: run npm ci --prefix docs")
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():

@@ -1,7 +1,6 @@
 """A lesson as it stands in its notebook, with what a site needs besides: links to pages, alt text, solutions."""
 
 import ast
-import html
 import json
 import re
 from pathlib import Path
@@ -77,13 +76,8 @@ def _words(value) -> str:
     return ""
 
 
-def figure(chapter: Chapter, number: int) -> tuple[str, str]:
-    """A figure that the lesson drew, counted from 0: its PNG in base64, and its alt text."""
+def figure(chapter: Chapter, title: str) -> tuple[str, str]:
+    """A figure that the lesson drew: its PNG in base64, and its alt text."""
     found = [(output["data"]["image/png"], alt("".join(cell["source"]))) for cell in read(chapter)["cells"]
              if cell["cell_type"] == "code" for output in cell["outputs"] if "image/png" in output.get("data", {})]
-    return found[number]
-
-
-def plain(markdown: str) -> str:
-    """Markdown as the words of an attribute."""
-    return html.escape(re.sub(r"[`*]|\]\([^)]*\)|\[", "", markdown), quote=True)
+    return next((png, words) for png, words in found if title in words)

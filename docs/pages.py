@@ -8,7 +8,7 @@ from pathlib import Path
 from docs import lessons, maps, solutions
 from grader.chapters import ROOT, Chapter, chapters, prerequisites, stub
 
-INTEREST = ("12", 3)            # the figure of the front page: a lesson, and which of its figures, from 0
+INTEREST = ("12", "What each depth would say next")       # the figure of the front page: its lesson and its title
 TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 
@@ -87,11 +87,11 @@ def _pieces(source: str) -> dict[str, str]:
 
 def _interest(folder: Path) -> list[str]:
     """The figure that makes one want to begin, and where it comes from."""
-    number, index = INTEREST
+    number, title = INTEREST
     chapter = next((chapter for chapter in chapters() if chapter.number == number), None)
     if chapter is None:                 # the chapter was left out
         return []
-    png, alt = lessons.figure(chapter, index)
+    png, alt = lessons.figure(chapter, title)
     (folder / "interest.png").write_bytes(base64.b64decode(png))
     return [f"![{alt}](interest.png)", f"*From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name}).*"]
 
