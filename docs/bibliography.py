@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from docs.lessons import read
 from grader.chapters import Chapter, chapters
@@ -11,8 +12,10 @@ LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((https?://[^)\s]+)\)")
 PAPER = re.compile(r"arxiv\.org/abs|doi\.org|openreview\.net|proceedings\.|jmlr\.org|\.pdf$|transformer-circuits\.pub")
 READING = re.compile(r"^(?:\*\*To read on\*\*|#+ To read on)$(.*)", re.M | re.S)
 ARXIV = re.compile(r"arxiv\.org/abs/(\d\d)\d\d\.\d+")
-AUTHORS = r"[A-Z][\w’'-]+(?:,? (?:and|et al\.|[A-Z][\w’'-]+))*"
-BEFORE = re.compile(rf"({AUTHORS}(?:,? (?:19|20)\d\d)?),? \(?$")
+NAME, YEAR = r"[A-Z][\w’'-]+", r"(?:19|20)\d\d"
+AUTHORS = rf"{NAME}(?:, {NAME})*(?: et al\.|,? and {NAME})?"
+BEFORE = re.compile(rf"({NAME} et al\.(?:,? {YEAR})?|{NAME}(?:, {NAME})* and {NAME}(?:,? {YEAR})?|{NAME},? {YEAR}),? \(?$")
+AFTER = re.compile(rf"\)?(?: \([^()\[\]]*\)|, {AUTHORS}, {YEAR}|, {YEAR})?")
 
 
 @dataclass
@@ -22,14 +25,8 @@ class Source:
     address: str
     words: str = ""
     score: int = -1
+    year: str = ""
     lessons: list[Chapter] = field(default_factory=list)
-
-    @property
-    def year(self) -> str:
-        if found := ARXIV.search(self.address):
-            return f"{'19' if found[1] > '90' else '20'}{found[1]}"
-        found = re.findall(r"\b((?:19|20)\d\d)\b", self.words)
-        return found[0] if found else ""
 
 
 def sources() -> list[Source]:
@@ -40,11 +37,20 @@ def sources() -> list[Source]:
             if cell["cell_type"] == "markdown":
                 for address, words, score in _cited("".join(cell["source"])):
                     source = found.setdefault(address, Source(address))
+                    source.year = source.year or _year(address, words)
                     if chapter not in source.lessons:
                         source.lessons.append(chapter)
                     if score > source.score:
                         source.words, source.score = words, score
     return list(found.values())
+
+
+def _year(address: str, words: str) -> str:
+    """The year of a paper: arXiv's numbers begin with it, other citations name it."""
+    if found := ARXIV.search(address):
+        return f"20{found[1]}"
+    found = re.search(YEAR, LINK.sub(r"\1", words))
+    return found[0] if found else ""
 
 
 def _cited(text: str):
@@ -53,11 +59,13 @@ def _cited(text: str):
     for item in re.split(r"\n(?=- )", reading[1]) if reading else []:
         item, end = " ".join(item.removeprefix("\n").strip().removeprefix("- ").split()), 0
         for link in LINK.finditer(item):
-            after = re.match(r"[^:;.(]*(?:\([^()]*\))?[^:;.(]*(?=[:;.]|$)", item[link.end():])
-            rest = after[0] if after and len(after[0]) < 60 and not LINK.search(after[0]) else ""
-            before = re.split(r"[;:] |\. |, and |^and |beside it, the ", item[end:link.start()])[-1]
-            yield link[2], f"{before}{link[0]}{rest}".strip(" ,;"), 3
+            rest = AFTER.match(item[link.end():])[0]
+            before = re.split(r"; |: (?=[a-z])|(?<! al)\. ", item[end:link.start()])[-1].lstrip(" ,)").removeprefix("and ")
+            if not re.match(r"[A-Z*(]|$", before):          # not whose it is, but what is said of another
+                before = ""
             end = link.end() + len(rest)
+            rest = rest if "(" in before else rest.removeprefix(")")
+            yield link[2], f"{before}{link[0]}{rest}", 3 if before or rest else 1
     body = text[:reading.start()] if reading else text
     for line in re.split(r"\n\n|\n(?=\|)", body):
         line = " ".join(line.split())
@@ -69,7 +77,7 @@ def _cited(text: str):
             elif before := BEFORE.search(line[:link.start()]):
                 yield link[2], f"{before[1]}, {link[0]}", 2
             else:
-                yield link[2], link[0], 2 if re.search(r"\d{4}$|et al", link[1]) else 0
+                yield link[2], link[0], 2 if re.search(rf"\D{YEAR}$|et al", link[1]) else 0
 
 
 def write(folder: Path) -> None:
@@ -79,7 +87,8 @@ def write(folder: Path) -> None:
     pages = [source for source in everything if source not in papers]
     out = ["# Bibliography", "Everything outside of the course that its lessons link to, and where they do."]
     for heading, chosen in (("Papers, by year", papers), ("Other pages", pages)):
-        rows = [f"- {f'**{source.year}** ' if source in papers else ''}{source.words} — lesson "
+        rows = [f"- {f'**{source.year}** ' if source in papers else ''}{source.words}"
+                f"{'' if source in papers else f' ({urlsplit(source.address).hostname})'}. Lesson "
                 + ", ".join(f"[{c.number}](notebooks/{c.notebook.name})" for c in source.lessons)
                 for source in sorted(chosen, key=lambda s: (s.year, s.address) if s in papers else ("", s.address))]
         out += [f"## {heading}", "\n".join(rows)]

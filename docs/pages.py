@@ -93,7 +93,8 @@ def _interest(folder: Path) -> list[str]:
         return []
     png, alt = lessons.figure(chapter, title)
     (folder / "interest.png").write_bytes(base64.b64decode(png))
-    return [f"![{alt}](interest.png)", f"*From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name}).*"]
+    return [f"![{alt}](interest.png)", "What the pocket model would say next, had it stopped after each of its blocks, for every token of a "
+            f"sentence. From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name})."]
 
 
 def _words() -> list[str]:
