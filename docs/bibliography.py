@@ -14,7 +14,8 @@ READING = re.compile(r"^(?:\*\*To read on\*\*|#+ To read on)$(.*)", re.M | re.S)
 ARXIV = re.compile(r"arxiv\.org/abs/(\d\d)\d\d\.\d+")
 NAME, YEAR = r"[A-Z][\w’'-]+", r"(?:19|20)\d\d"
 AUTHORS = rf"{NAME}(?:, {NAME})*(?: et al\.|,? and {NAME})?"
-BEFORE = re.compile(rf"({NAME} et al\.(?:,? {YEAR})?|{NAME}(?:, {NAME})* and {NAME}(?:,? {YEAR})?|{NAME},? {YEAR}),? \(?$")
+BEFORE = re.compile(rf"({NAME} et al\.(?:,? {YEAR})?|{NAME}(?:, {NAME})* and {NAME}(?:,? {YEAR})?|{NAME},? {YEAR})"
+                    r",? \(?$")
 AFTER = re.compile(rf"\)?(?: \([^()\[\]]*\)|, {AUTHORS}, {YEAR}|, {YEAR})?")
 
 
@@ -60,7 +61,8 @@ def _cited(text: str):
         item, end = " ".join(item.removeprefix("\n").strip().removeprefix("- ").split()), 0
         for link in LINK.finditer(item):
             rest = AFTER.match(item[link.end():])[0]
-            before = re.split(r"; |: (?=[a-z])|(?<! al)\. ", item[end:link.start()])[-1].lstrip(" ,)").removeprefix("and ")
+            before = re.split(r"; |: (?=[a-z])|(?<! al)\. ", item[end:link.start()])[-1]
+            before = before.lstrip(" ,)").removeprefix("and ")
             if not re.match(r"[A-Z*(]|$", before):          # not whose it is, but what is said of another
                 before = ""
             end = link.end() + len(rest)

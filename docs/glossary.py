@@ -28,7 +28,8 @@ def symbols(chapter: Chapter) -> list[str]:
 
 def write(folder: Path) -> None:
     """Write the glossary's page."""
-    lessons = {chapter.number: f"[Lesson\u00a0{chapter.number}](notebooks/{chapter.notebook.name})" for chapter in chapters()}
+    lessons = {chapter.number: f"[Lesson\u00a0{chapter.number}](notebooks/{chapter.notebook.name})"
+               for chapter in chapters()}
     out = ["# Glossary", "[Terms](#Terms) · [Shapes](#Shapes) · [Symbols](#Symbols), lesson by lesson."]
     for kind, heading, mark in (("terms", "Terms", ""), ("shapes", "Shapes", "`")):
         out += [f"## {heading}"]

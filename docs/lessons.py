@@ -9,6 +9,7 @@ from docs import maps, solutions
 from grader.chapters import Chapter
 
 MAP = re.compile(r"^!\[([^\]]*)\]\(\.\./assets/map/\d\d\.svg\)$", re.M)
+DISPLAY = re.compile(r"^\$\$\n.*?\n\$\$$", re.M | re.S)
 EXERCISE = re.compile(r"\]\(\.\./exercises/(ex\d\d_\w+)\.py\)")
 SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your own, ask the check below, and read "
             "what it says</summary>\n\n```python\n{}```\n\n</details>")
@@ -40,6 +41,7 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool) -> None:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
             source = EXERCISE.sub(r"](../exercises/\1.md)", source)
+            source = DISPLAY.sub(r"\n\g<0>\n", source)      # a paragraph may touch an equation; not for Sphinx
             cell["source"] = MAP.sub(lambda found: maps.linked(found[0], "", chapter), source)
         elif any("image/png" in output.get("data", {}) for output in cell["outputs"]):
             cell["metadata"]["mystnb"] = {"image": {"alt": alt(source)}}

@@ -17,13 +17,16 @@ def write_front(folder: Path) -> None:
     (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
     readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
     everyone = chapters()
-    out = [readme[0], readme[1], f"**[Begin with lesson 00](notebooks/{everyone[0].notebook.name})**, or with any part of "
-           "the map: each is a link to the lesson that builds it.",
+    first = everyone[0]
+    out = [readme[0], readme[1],
+           f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
+           "each is a link to the lesson that builds it.",
            maps.linked("![The model as a map: text runs in at the upper left, through the blocks along the residual "
                        "stream, and out at the upper right](assets/map/all.svg)", "notebooks/")]
     out += _interest(folder)
-    out += ["## After each lesson", "\n".join(f"- [**{chapter.number} · {name(chapter)}.**](notebooks/{chapter.notebook.name}) "
-                                              f"{_moved(lessons.outcome(chapter))}" for chapter in everyone)]
+    out += ["## After each lesson", "\n".join(
+        f"- [**{chapter.number} · {name(chapter)}.**](notebooks/{chapter.notebook.name}) "
+        f"{_moved(lessons.outcome(chapter))}" for chapter in everyone)]
     out += _words()
     lists = {"Lessons": [f"notebooks/{chapter.notebook.stem}" for chapter in everyone],
              "To look up": ["exercises/index", "glossary", "bibliography", "The pocket model <assets/pocket/README>"]}
@@ -93,8 +96,9 @@ def _interest(folder: Path) -> list[str]:
         return []
     png, alt = lessons.figure(chapter, title)
     (folder / "interest.png").write_bytes(base64.b64decode(png))
-    return [f"![{alt}](interest.png)", "What the pocket model would say next, had it stopped after each of its blocks, for every token of a "
-            f"sentence. From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name})."]
+    said = "What the pocket model would say next, had it stopped after each of its blocks, at every token of a line."
+    return [f"![{alt}](interest.png)",
+            f"{said} From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name})."]
 
 
 def _words() -> list[str]:
