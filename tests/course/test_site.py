@@ -1,10 +1,12 @@
 """The site for readers: built once, whole, at home on any disk, and readable without a script."""
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -20,6 +22,9 @@ if not shutil.which("node") or not (ROOT / "docs" / "node_modules" / "katex").is
     pytest.skip("the site's equations need node, and npm ci --prefix docs", allow_module_level=True)
 
 from docs import bibliography, glossary, lessons, solutions  # noqa: E402
+from tests.course import browser  # noqa: E402
+
+in_a_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="there is no Chromium to look at the pages with")
 
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
 NOT_FETCHED = {"canonical", "next", "prev", "search", "index", "author"}
@@ -56,7 +61,18 @@ def build(out: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    return build(tmp_path_factory.mktemp("built") / "site")
+    """Built once, also where pytest-xdist has several processes: the first builds, and the others wait for it."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    try:
+        (shared / "building").mkdir()
+    except FileExistsError:
+        waited = time.monotonic() + 300
+        while not (shared / "site").exists() and time.monotonic() < waited:
+            time.sleep(0.1)
+        assert (shared / "site").exists(), "another process could not build the site"
+        return shared / "site"
+    return build(shared / "building" / "site").rename(shared / "site")
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +212,57 @@ def test_a_folder_that_is_no_site_is_left_alone(tmp_path):
     done = subprocess.run([sys.executable, "-m", "docs", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and "something else" in done.stderr
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+@in_a_browser
+def test_no_page_scrolls_sideways_on_a_phone(site, pages, tmp_path):
+    widths, _ = browser.ask(site, list(pages), """
+        inside.querySelectorAll("details").forEach(fold => fold.open = true);
+        return inside.documentElement.scrollWidth;""", tmp_path, width=360)
+    assert {page.name: width for page, width in zip(pages, widths) if width > 360} == {}
+
+
+@in_a_browser
+def test_what_is_wide_scrolls_inside_itself(site, pages, tmp_path):
+    """Each line of code, table and equation ends within the page, or within a box that scrolls."""
+    lost, _ = browser.ask(site, [page for page in pages if page.parent.name == "notebooks"], """
+        inside.querySelectorAll("details").forEach(fold => fold.open = true);
+        const scrolls = e => ["auto", "scroll"].includes(view.getComputedStyle(e).overflowX);
+        return [...inside.querySelectorAll("article pre, article table, article .katex-display")].filter(e => {
+            const fits = e.scrollWidth <= e.clientWidth + 1 || scrolls(e);
+            if (fits && e.getBoundingClientRect().right <= 361) return false;
+            for (let up = e.parentElement; up.tagName != "ARTICLE"; up = up.parentElement)
+                if (scrolls(up) && up.getBoundingClientRect().right <= 361) return false;
+            return true;
+        }).map(e => e.textContent.slice(0, 80));""", tmp_path, width=360)
+    assert [found for found in lost if found] == []
+
+
+@in_a_browser
+def test_pages_are_quiet_and_load_from_their_own_host(site, pages, tmp_path):
+    loaded, console = browser.ask(site, list(pages), """
+        return view.performance.getEntriesByType("resource").map(entry => entry.name);""", tmp_path)
+    assert all(loaded)
+    for name in {name for names in loaded for name in names}:
+        assert name.startswith(("data:", "http://127.0.0.1:")), name
+    assert re.findall(r"CONSOLE.*", console) == []
+
+
+@in_a_browser
+def test_equations_are_seen_with_scripts_off(site, tmp_path):
+    page = site / "notebooks" / "07_rope.html"
+    (found,), _ = browser.ask(site, [page], """
+        return {script: !inside.documentElement.classList.contains("no-js"),
+                sizes: [...inside.querySelectorAll(".katex-html")].map(e => e.getBoundingClientRect().height),
+                font: view.getComputedStyle(inside.querySelector(".katex")).fontFamily};""", tmp_path, scripts=False)
+    assert not found["script"]
+    assert len(found["sizes"]) > 8 and min(found["sizes"]) > 8
+    assert "KaTeX_Main" in found["font"]
+
+
+@in_a_browser
+def test_a_search_for_rope_finds_the_lesson(site, tmp_path):
+    with browser.served(site, tmp_path) as address:
+        shown = browser.dump(f"{address}/site/search.html?q=RoPE", tmp_path).stdout
+    results = shown[shown.index('id="search-results"'):]
+    assert "notebooks/07_rope.html" in results
