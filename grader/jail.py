@@ -137,7 +137,6 @@ def confine(desk: str) -> None:
     mapped = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU, CPU + 5))
-    resource.setrlimit(resource.RLIMIT_CORE, (1, 1))        # at 0 a pipe would still be given its memory
     _hide(desk)
     resource.setrlimit(resource.RLIMIT_NPROC, (THREADS, THREADS))       # root is exempt
     _give_up_capabilities()

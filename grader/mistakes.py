@@ -229,5 +229,4 @@ class Mistakes:
 def _tried(candidate: Submission, check: Check) -> bool:
     """Whether a file speaks of what the check asks for; no known mistake is to leave it out."""
     parts = {name.partition(".")[0] for name in chapters.signatures(candidate.chapter)} & check.names
-    text = candidate.file.read_bytes()
-    return not parts or any(name.encode() in text for name in parts)
+    return not parts or any(name.encode() in candidate.source for name in parts)

@@ -145,10 +145,10 @@ def next_step(results: dict[Chapter, list[Verdict]], folder: Path | None = None)
         if first_failure(verdicts):
             return (f"Next: mend {shown(folder / chapter.stem)}.py, then check again "
                     f"(python -m grader check {chapter.number}).")
-    for chapter, verdicts in results.items():
-        if any(verdict.word == "todo" for verdict in verdicts):
-            return (f"Next: read notebooks/{chapter.notebook.name} and write "
-                    f"{shown(folder / chapter.stem)}.py.")
+    todo = [chapter for chapter, verdicts in results.items() if any(verdict.word == "todo" for verdict in verdicts)]
+    if todo:        # in an edition, what is given comes last
+        chapter = min(todo, key=lambda chapter: chapter.solution.exists())
+        return f"Next: read notebooks/{chapter.notebook.name} and write {shown(folder / chapter.stem)}.py."
     for chapter, verdicts in results.items():
         if waiting := [verdict for verdict in verdicts if verdict.word == "waiting"]:
             return f"Next: {chapter.stem} waits, and {waiting[0].facts[0]}."

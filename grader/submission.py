@@ -109,6 +109,7 @@ class Submission:
         self.file = self.folder / f"{chapter.stem}.py"
         self.folders = {other.stem: str(self._source(other, own=folder is None))
                         for other in chapters.chapters()}
+        self.source = b""
         self._loaded_in: Worker | None = None
         self._broken: Reply | None = None
         self._last_words = ""
@@ -148,6 +149,8 @@ class Submission:
             self._broken = Reply("error", [refused], {}, whole=True)
         if self._broken:
             return
+        if not self.source:     # before any of it runs: it may put something else in its place
+            self.source = self.file.read_bytes()
         scan, seconds = self._scan(), self._setting.timeout
         try:
             if self._loaded_in is self.place.open():

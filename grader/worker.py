@@ -66,7 +66,7 @@ def limit_memory() -> None:
         import resource
         used = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
         resource.setrlimit(resource.RLIMIT_DATA, (used + jail.MEMORY, used + jail.MEMORY))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))        # at 0 a pipe would still be given its memory
 
 
 class Rooms:

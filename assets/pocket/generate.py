@@ -1,4 +1,4 @@
-"""Continues a text with the pocket model, as it comes.
+"""Continues a text with the pocket model, a small Llama that has read documentation, and shows it as it comes.
 
     python assets/pocket/generate.py "The for statement"        (or: make generate PROMPT="...")
 """

@@ -160,12 +160,13 @@ def torch_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Te
 
 
 @torch.no_grad()
-def induction(model: Transformer, copies: int = 4, length: int = 64) -> tuple[float, float, torch.Tensor]:
+def induction(model: Transformer, copies: int = 4, length: int = 64,
+              seed: int = 1) -> tuple[float, float, torch.Tensor]:
     """The loss of random tokens and of the same again, and each head's induction score (layers, heads).
 
     A head's score is the weight it gives, in the second copy, to the token that followed in the first.
     """
-    piece = torch.randint(POCKET.vocab_size - 1, (copies, length), generator=torch.Generator().manual_seed(1))
+    piece = torch.randint(POCKET.vocab_size - 1, (copies, length), generator=torch.Generator().manual_seed(seed))
     ids = piece.repeat(1, 2).to(next(model.parameters()).device)
     losses = F.cross_entropy(model(ids)[:, :-1].transpose(1, 2), ids[:, 1:], reduction="none")
     x, scores = model.embedding(ids), []
