@@ -11,6 +11,7 @@ from grader.chapters import Chapter
 MAP = re.compile(r"^!\[([^\]]*)\]\(\.\./assets/map/\d\d\.svg\)$", re.M)
 DISPLAY = re.compile(r"^\$\$\n.*?\n\$\$$", re.M | re.S)
 EXERCISE = re.compile(r"\]\(\.\./exercises/(ex\d\d_\w+)\.py\)")
+README = re.compile(r"\]\(\.\./README\.md[^)]*\)")
 SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your own, ask the check below, and read "
             "what it says</summary>\n\n```python\n{}```\n\n</details>")
 
@@ -28,8 +29,8 @@ def anchor(title: str) -> str:
 def outcome(chapter: Chapter) -> str:
     """What one can do after the lesson: the first sentence of its last section, as Markdown."""
     text = "\n\n".join("".join(cell["source"]) for cell in read(chapter)["cells"] if cell["cell_type"] == "markdown")
-    last = text[text.rindex("\n## "):].partition("\n\n")[2]
-    return re.match(r".*?[.!?](?=\s)", " ".join(last.split()))[0]
+    last = next(words for words in text[text.rindex("\n## "):].split("\n\n")[1:] if not words.startswith(">"))
+    return re.match(r".*?[.!?](?=\s|$)", " ".join(last.split()))[0]
 
 
 def write(chapter: Chapter, folder: Path, with_solutions: bool) -> None:
@@ -40,7 +41,7 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool) -> None:
     for index, cell in enumerate(cells):
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            source = EXERCISE.sub(r"](../exercises/\1.md)", source)
+            source = README.sub("](../index.md)", EXERCISE.sub(r"](../exercises/\1.md)", source))
             source = DISPLAY.sub(r"\n\g<0>\n", source)      # a paragraph may touch an equation; not for Sphinx
             cell["source"] = MAP.sub(lambda found: maps.linked(found[0], "", chapter), source)
         elif any("image/png" in output.get("data", {}) for output in cell["outputs"]):
