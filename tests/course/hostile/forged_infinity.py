@@ -1,7 +1,6 @@
 # verdict: crashed
 # checks: all
 # words: no JSON
-import os
 import struct
 
 import grader.worker
