@@ -84,9 +84,9 @@ def test_other_chapters_are_graded(tmp_path):
     assert set().union(*words.values()) == {"passed"}
 
 
-def test_missing_file_is_to_do(grader, tmp_path):
+def test_a_file_that_is_not_there_is_missing(grader, tmp_path):
     verdicts = list(grader.grade(LINEAR, tmp_path))
-    assert {v.word for v in verdicts} == {"todo"}
+    assert {v.word for v in verdicts} == {"missing"}
     assert "ex03_linear.py" in verdicts[0].facts[0]
 
 

