@@ -76,7 +76,7 @@ def _settle(options, before: dict) -> dict:
     if hidden_from and not hidden_from.is_dir():
         raise ValueError(f"--hidden-from {options.hidden_from} is no folder")
     given = {"submissions": str(options.submissions.resolve()) if options.submissions else None,
-             "chapters": sorted({chapters.find(name).stem for name in options.chapters or ()}),
+             "chapters": [chapter.stem for chapter in chapters.several(*options.chapters)] if options.chapters else [],
              "hidden_from": hidden_from and str(hidden_from), "timeout": options.timeout, "device": options.device,
              "walls": False if options.no_jail else None, "shard": options.shard}
     plain = {"submissions": None, "chapters": [chapter.stem for chapter in chapters.chapters()], "hidden_from": "",

@@ -4,7 +4,7 @@ import shutil
 import time
 from pathlib import Path
 
-from grader.chapters import find
+from grader.chapters import find, several
 from grader.classroom import cells
 from grader.classroom.collect import Handed, shown
 from grader.classroom.grade import Run, manifest, need_walls
@@ -20,7 +20,7 @@ def run(options) -> int:
     if options.submissions or options.out:
         raise ValueError("--regrade takes what was handed in, and where results go, from its manifest")
     begun = before["options"]["chapters"]
-    again = sorted({find(name).stem for name in options.chapters or begun})
+    again = [chapter.stem for chapter in several(*options.chapters or begun)]
     if other := [stem for stem in again if stem not in begun]:
         raise ValueError(f"{other[0]} is not in this run; its chapters are {', '.join(begun)}")
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])

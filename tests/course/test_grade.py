@@ -21,7 +21,7 @@ import pytest
 from grader import chapters, jail
 from grader.__main__ import main
 from grader.chapters import ROOT, Chapter
-from grader.classroom import canvas, cells, collect, exports, grading, jobs
+from grader.classroom import canvas, cells, collect, exports, grading, handout, jobs
 from grader.classroom.grading import Grading
 from grader.engine import Grader
 from tests.course.stubs import fresh
@@ -479,9 +479,22 @@ def test_a_formula_is_arithmetic_and_no_more(formula):
 
 # -- bad usage, and `check` ------------------------------------------------------------------------
 
+@pytest.mark.parametrize("words", [["0,3-5"], ["0,", "3-5"], ["5", "04", "linear", "ex00_shapes"], ["3-5", "shapes"]])
+def test_chapters_are_chosen_by_lists_and_by_names_in_every_command(words, tmp_path, monkeypatch):
+    assert [chapter.number for chapter in chapters.several(*words)] == ["00", "03", "04", "05"]
+    assert main(["platform", "gradescope", str(tmp_path / "a.zip"), "--no-jail", "--chapters", *words]) == 0
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert "--chapters 00 03 04 05" in archive.read("run_autograder").decode()
+    given = []
+    monkeypatch.setattr(handout, "run", lambda folder, *chosen, **_: given.extend(chosen))
+    assert main(["handout", str(tmp_path), "--chapters", *words, "--given", *words]) == 0
+    assert given == [chapters.several(*words)] * 2
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["nowhere", "--out", "OUT"], "nowhere is no folder"),
     (["IN"], "--out DIR"),
+    (["IN", "--out", "OUT", "--chapters", "0,99"], "such as 0,3-5"),
     (["--out", "OUT"], "SUBMISSIONS"),
     (["IN", "--out", "OUT", "--jobs", "0"], "1 to 1000"),
     (["IN/ada", "--out", "OUT"], "holds exercises itself"),
