@@ -36,7 +36,7 @@ def run(options) -> int:
     seed = before.get("seed", options.seed)
     if options.seed not in (None, seed):
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
-    rules = grading.read(options.grading)       # a mistake in it is said before anything is asked
+    rules = rules_of(options, settled)      # a mistake in it is said before anything is asked
     template = canvas.Template.read(options.canvas) if options.canvas else None
     need_walls(settled, options.cluster)
     shard = (1, 1)
@@ -78,13 +78,24 @@ def _settle(options, before: dict) -> dict:
     given = {"submissions": str(options.submissions.resolve()) if options.submissions else None,
              "chapters": [chapter.stem for chapter in chapters.several(*options.chapters)] if options.chapters else [],
              "hidden_from": hidden_from and str(hidden_from), "timeout": options.timeout, "device": options.device,
-             "walls": False if options.no_jail else None, "shard": options.shard}
+             "walls": False if options.no_jail else None, "shard": options.shard, "grading": None}
     plain = {"submissions": None, "chapters": [chapter.stem for chapter in chapters.chapters()], "hidden_from": "",
-             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": ""}
+             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": "", "grading": ""}
     settled = {name: given[name] or before.get(name, plain[name]) for name in plain}
     if given["chapters"]:       # a run that goes on keeps those that it has
         settled["chapters"] = sorted({*given["chapters"], *before.get("chapters", ())})
     return {**settled, "walls": given["walls"] is None and before.get("walls", True)}
+
+
+def rules_of(options, settled: dict) -> grading.Grading:
+    """The rules of a run: those that --grading names now, else those it was begun with. `settled` keeps the path."""
+    if options.grading:
+        settled["grading"] = str(options.grading.resolve())
+    path = Path(settled["grading"]) if settled.get("grading") else None
+    if path and not path.is_file():
+        raise ValueError(f"--grading {options.grading}: there is no such file" if options.grading else
+                         f"{path}, by which this run was graded, is gone: name its rules with --grading FILE")
+    return grading.read(path)
 
 
 def need_walls(settled: dict, cluster: str | None) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 from grader.chapters import find, several
 from grader.classroom import cells
 from grader.classroom.collect import Handed, shown
-from grader.classroom.grade import Run, manifest, need_walls
-from grader.classroom.grading import read
+from grader.classroom.grade import Run, manifest, need_walls, rules_of
 
 
 def run(options) -> int:
@@ -26,8 +25,9 @@ def run(options) -> int:
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for name, said in before["students"].items()]
     settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
+    rules = rules_of(options, settled)
     need_walls(settled, options.cluster)
-    this = Run(out, settled, before["seed"], students, before["refused"], read(options.grading))
+    this = Run(out, settled, before["seed"], students, before["refused"], rules)
     this.checks = before["checks"]
     was = {(cell["student"], cell["chapter"]): cell for cell in this.cells()}
     for student in students:

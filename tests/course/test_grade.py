@@ -21,7 +21,7 @@ import pytest
 from grader import chapters, jail
 from grader.__main__ import main
 from grader.chapters import ROOT, Chapter
-from grader.classroom import canvas, cells, collect, exports, grading, handout, jobs
+from grader.classroom import canvas, cells, collect, exports, grade, grading, handout, jobs
 from grader.classroom.grading import Grading
 from grader.engine import Grader
 from tests.course.stubs import fresh
@@ -382,6 +382,60 @@ def test_a_regrade_keeps_the_old_cells_and_says_what_changed(graded, tmp_path):
     assert "wrong → passed" in (kept / "changes.txt").read_text("utf-8")
     assert _cell(out, "ada", LINEAR)["points"] == old["of_points"] and _cell(out, "ada", LINEAR)["seed"] == SEED
     assert _cell(out, "ada", SHAPES) == _cell(graded[0], "ada", SHAPES)
+
+
+class Generous:
+    """In place of processes: each chapter has a visible check of 2 points, which everybody passes, in no time."""
+
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def plan(self, stems: list[str]) -> dict:
+        return {"layers": {}, "checks": {stem: [{"file": f"tests/test_{stem}.py", "check": "test_it", "hidden": False,
+                                                 "of_points": 2.0, "rule": "", "hint": ""}] for stem in stems}}
+
+    def run(self, todo, folders, checks):
+        for cell in todo:
+            yield {**cell, "verdicts": [{**one, "verdict": "passed", "points": 2.0, "facts": []}
+                                        for one in cells.crashed(checks[cell["chapter"]], "")]}
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """(the arguments that go on with a run, those that regrade it, its folder): ada and bob, graded by rules.toml."""
+    monkeypatch.setattr(grade, "Jobs", Generous)
+    for name in ("ada", "bob"):
+        _folder(tmp_path / "in" / name, {"ex00_shapes.py": "1", "ex03_linear.py": "1"})
+    _folder(tmp_path, {"rules.toml": "[weights]\n0 = 1000\n3 = 24\n", "gradebook.csv": TEMPLATE})
+    out = tmp_path / "out"
+    resume = ["grade", str(tmp_path / "in"), "--out", str(out), "--no-jail", "--resume"]
+    assert main([*resume, "--chapters", "0,3", "--grading", str(tmp_path / "rules.toml"),
+                 "--canvas", str(tmp_path / "gradebook.csv")]) == 0
+    return resume, ["grade", "--regrade", str(out / "manifest.json")], out
+
+
+def _points(out: Path) -> tuple[float, float]:
+    """Ada's in chapters 00 and 03, as grades.csv and her cells say."""
+    rows = {row["student"]: row for row in csv.DictReader((out / "grades.csv").open(encoding="utf-8"))}
+    found = tuple(float(rows["ada"][chapter.stem]) for chapter in (SHAPES, LINEAR))
+    assert found == tuple(_cell(out, "ada", chapter)["points"] for chapter in (SHAPES, LINEAR))
+    return found
+
+
+@pytest.mark.parametrize("again", [0, 1], ids=["resume", "regrade"])
+def test_a_run_keeps_its_grading_file(again, begun, tmp_path, capsys):
+    command, out = begun[again], begun[2]
+    assert main(command) == 0 and _points(out) == (1000, 24)
+    (tmp_path / "rules.toml").unlink()
+    assert main(command) == 2
+    assert f"{tmp_path / 'rules.toml'}, by which this run was graded, is gone" in capsys.readouterr().err
+    assert main([*command, "--grading", str(ROOT / "grading.toml")]) == 0 and _points(out) == (2, 2)
 
 
 @pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "there is a jail")
