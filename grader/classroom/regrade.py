@@ -39,7 +39,7 @@ def run(options) -> int:
     kept = keep(out)
     this.ask(options, again)
     code = this.finish()
-    lines = [line for cell in this.cells() if cell["chapter"] in again
+    lines = [line for cell in this.cells()      # by other rules, points change in chapters that were not asked too
              for line in changes(was.get((cell["student"], cell["chapter"])), cell)]
     (kept / "changes.txt").write_text("\n".join(lines) + "\n", "utf-8")
     this.say("\n".join(["", "What changed:", *(lines or ["nothing"])]))

@@ -438,6 +438,15 @@ def test_a_run_keeps_its_grading_file(again, begun, tmp_path, capsys):
     assert main([*command, "--grading", str(ROOT / "grading.toml")]) == 0 and _points(out) == (2, 2)
 
 
+@pytest.mark.parametrize("again", [0, 1], ids=["resume", "regrade"])
+def test_other_rules_count_every_chapter_anew_whatever_is_asked(again, begun, tmp_path, capsys):
+    command, out = begun[again], begun[2]
+    (tmp_path / "rules.toml").write_text("[weights]\n0 = 7\n3 = 5\n", "utf-8")
+    assert main([*command, "--chapters", "3"]) == 0 and _points(out) == (7, 5)
+    if again:
+        assert f"ada {SHAPES.stem}: 1000 of 1000 → 7 of 7 points" in capsys.readouterr().out
+
+
 @pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "there is a jail")
 def test_the_walls_are_tried_and_written_into_the_results(tmp_path):
     _folder(tmp_path / "in" / "ada", {"ex03_linear.py": RIGHT[LINEAR]})
