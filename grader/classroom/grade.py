@@ -37,7 +37,7 @@ def run(options) -> int:
     if options.seed not in (None, seed):
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
     rules = rules_of(options, settled)      # a mistake in it is said before anything is asked
-    template = canvas.Template.read(options.canvas) if options.canvas else None
+    template = template_of(options, settled)
     need_walls(settled, options.cluster)
     shard = (1, 1)
     if settled["shard"]:
@@ -79,9 +79,10 @@ def _settle(options, before: dict) -> dict:
     given = {"submissions": str(options.submissions.resolve()) if options.submissions else None,
              "chapters": [chapter.stem for chapter in chapters.several(*options.chapters)] if options.chapters else [],
              "hidden_from": hidden_from and str(hidden_from), "timeout": options.timeout, "device": options.device,
-             "walls": False if options.no_jail else None, "shard": options.shard, "grading": None}
+             "walls": False if options.no_jail else None, "shard": options.shard, "grading": None,
+             "canvas": None}
     plain = {"submissions": None, "chapters": [chapter.stem for chapter in chapters.chapters()], "hidden_from": "",
-             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": "", "grading": ""}
+             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": "", "grading": "", "canvas": ""}
     settled = {name: given[name] or before.get(name, plain[name]) for name in plain}
     if given["chapters"]:       # a run that goes on keeps those that it has
         settled["chapters"] = sorted({*given["chapters"], *before.get("chapters", ())})
@@ -97,6 +98,14 @@ def rules_of(options, settled: dict) -> grading.Grading:
         raise ValueError(f"--grading {options.grading}: there is no such file" if options.grading else
                          f"{path}, by which this run was graded, is gone: name its rules with --grading FILE")
     return grading.read(path)
+
+
+def template_of(options, settled: dict) -> canvas.Template | None:
+    """Canvas' gradebook: as --canvas names it now, else as the run was begun, None where that is gone."""
+    if options.canvas:
+        settled["canvas"] = str(options.canvas.resolve())
+    path = Path(settled["canvas"]) if settled.get("canvas") else None
+    return canvas.Template.read(path) if path and (options.canvas or path.is_file()) else None
 
 
 def need_walls(settled: dict, cluster: str | None) -> None:
@@ -236,6 +245,10 @@ class Run:
         if self.template:
             for line in self.template.fill(self.out / "canvas.csv", found, self.grading):
                 self.say(f"canvas: {line}")
+        elif (old := self.out / "canvas.csv").exists():     # with the points of before
+            old.replace(self.out / "canvas.csv.old")
+            self.say(f"canvas: {self.options.get('canvas') or 'the gradebook'} is gone, so what was filled in before "
+                     "is now canvas.csv.old; --canvas TEMPLATE fills in another")
         pages.write(self.out, found, manifest(self.out / "manifest.json"))
         for chapter in self.chapters:
             self.say(_row(chapter, [cell for cell in found if cell["chapter"] == chapter.stem]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from grader.chapters import find, several
 from grader.classroom import cells
 from grader.classroom.collect import Handed, shown
-from grader.classroom.grade import Run, manifest, need_walls, rules_of
+from grader.classroom.grade import Run, manifest, need_walls, rules_of, template_of
 
 
 def run(options) -> int:
@@ -25,9 +25,9 @@ def run(options) -> int:
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for name, said in before["students"].items()]
     settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
-    rules = rules_of(options, settled)
+    rules, template = rules_of(options, settled), template_of(options, settled)
     need_walls(settled, options.cluster)
-    this = Run(out, settled, before["seed"], students, before["refused"], rules)
+    this = Run(out, settled, before["seed"], students, before["refused"], rules, template)
     this.checks = before["checks"]
     was = {(cell["student"], cell["chapter"]): cell for cell in this.cells()}
     for student in students:

@@ -4,8 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-from grader.classroom import canvas, cells, collect
-from grader.classroom.grade import Run, manifest, rules_of
+from grader.classroom import cells, collect
+from grader.classroom.grade import Run, manifest, rules_of, template_of
 
 SAME = ("version", "commit", "torch", "seed", "checks")                 # in the manifests of all shards
 SAME_OPTIONS = ("class", "chapters", "timeout", "device", "walls")
@@ -16,7 +16,6 @@ def run(options) -> int:
     out = options.out.resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"OUT {options.out} must be a new or an empty folder")
-    template = canvas.Template.read(options.canvas) if options.canvas else None
     shards = {folder: manifest(folder / "manifest.json") for folder in options.shards}
     _complete(shards)
     graded_by = {shard["options"].get("grading", "") for shard in shards.values()}
@@ -29,7 +28,7 @@ def run(options) -> int:
     students = {name: collect.Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for shard in shards.values() for name, said in shard["students"].items()}
     settled = {name: value for name, value in {**first[1]["options"], "shard": ""}.items() if name != "class"}
-    rules = rules_of(options, settled)
+    rules, template = rules_of(options, settled), template_of(options, settled)
     this = Run(out, settled, first[1]["seed"],
                [students[name] for name in sorted(students, key=str.casefold)],
                {name: why for shard in shards.values() for name, why in shard["refused"].items()}, rules, template)

@@ -447,6 +447,24 @@ def test_other_rules_count_every_chapter_anew_whatever_is_asked(again, begun, tm
         assert f"ada {SHAPES.stem}: 1000 of 1000 → 7 of 7 points" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("again", [0, 1], ids=["resume", "regrade"])
+def test_canvas_is_filled_in_again_or_set_aside(again, begun, tmp_path, capsys):
+    def points() -> str:
+        return list(csv.reader((out / "canvas.csv").open(encoding="utf-8")))[3][5]
+    command, out = begun[again], begun[2]
+    book = TEMPLATE.replace(",24,", ",,")       # any number of points is possible
+    (tmp_path / "gradebook.csv").write_text(book, "utf-8")
+    for worth in (24, 5):
+        (tmp_path / "rules.toml").write_text(f"[weights]\n3 = {worth}\n", "utf-8")
+        assert main(command) == 0 and points() == str(worth)
+    (tmp_path / "gradebook.csv").unlink()
+    capsys.readouterr()
+    assert main(command) == 0 and not (out / "canvas.csv").exists() and (out / "canvas.csv.old").exists()
+    assert f"canvas: {tmp_path / 'gradebook.csv'} is gone" in capsys.readouterr().out
+    (tmp_path / "other.csv").write_text(book, "utf-8")
+    assert main([*command, "--canvas", str(tmp_path / "other.csv")]) == 0 and points() == "5"
+
+
 @pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "there is a jail")
 def test_the_walls_are_tried_and_written_into_the_results(tmp_path):
     _folder(tmp_path / "in" / "ada", {"ex03_linear.py": RIGHT[LINEAR]})
