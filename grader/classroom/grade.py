@@ -224,8 +224,14 @@ class Run:
             "checks": self.checks,
             "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
             "refused": {collect.shown(name): why for name, why in self.refused.items()},
-            "not_asked": self.asking.not_asked()}
+            "gone": self.gone(), "not_asked": self.asking.not_asked()}
         results.write_whole(self.out / "manifest.json", json.dumps(content, indent=1) + "\n")
+
+    def gone(self) -> list[str]:
+        """Who has cells here of an earlier run, and is neither among the students now nor refused."""
+        here = {student.name for student in self.students}
+        return sorted(folder.name for folder in (self.out / "cells").glob("*") if folder.name not in here and not any(
+            folder.name + ending in self.refused for ending in ("", *collect.ENDINGS)))
 
     def cells(self) -> list[dict]:
         """All cells of the run, by chapter and student."""
@@ -258,6 +264,8 @@ class Run:
         for student in sorted({cell["student"] for cell in found} - {
                 cell["student"] for cell in found if cell["state"] == "graded"}):
             self.say(f"missing: {student} handed in none of these chapters")
+        if gone := self.gone():
+            self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
         late = self.grading.days.keys() - {student.name for student in self.students}
         if late:
             self.say(f"late.days names nobody here: {', '.join(sorted(late))}")

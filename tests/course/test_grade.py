@@ -465,6 +465,22 @@ def test_canvas_is_filled_in_again_or_set_aside(again, begun, tmp_path, capsys):
     assert main([*command, "--canvas", str(tmp_path / "other.csv")]) == 0 and points() == "5"
 
 
+def test_who_is_no_longer_handed_in_is_said_each_time(begun, tmp_path, capsys):
+    resume, regrade, out = begun
+    assert json.loads((out / "manifest.json").read_text("utf-8"))["gone"] == []
+    (tmp_path / "in" / "bob").rename(tmp_path / "bob")
+    for command in (resume, resume, regrade):
+        capsys.readouterr()
+        assert main(command) == 0 and "no longer handed in: bob;" in capsys.readouterr().out
+        assert json.loads((out / "manifest.json").read_text("utf-8"))["gone"] == ["bob"]
+    assert (out / "feedback" / "bob.html").exists() and cells.read(out, "bob", LINEAR.stem)
+    _zip(tmp_path / "in" / "bob.zip", {"ex03_linear.py": "1"})
+    (tmp_path / "bob").rename(tmp_path / "in" / "bob")
+    assert main(resume) == 1
+    screen = capsys.readouterr().out
+    assert "handed in twice" in screen and "no longer" not in screen
+
+
 @pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "there is a jail")
 def test_the_walls_are_tried_and_written_into_the_results(tmp_path):
     _folder(tmp_path / "in" / "ada", {"ex03_linear.py": RIGHT[LINEAR]})
