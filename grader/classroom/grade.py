@@ -263,7 +263,10 @@ class Run:
             self.say(f"could not be graded: {cell['student']} {cell['chapter']}: {cell['note'][-300:]}")
         for student in sorted({cell["student"] for cell in found} - {
                 cell["student"] for cell in found if cell["state"] == "graded"}):
-            self.say(f"missing: {student} handed in none of these chapters")
+            instead = dict.fromkeys(words for cell in found if cell["student"] == student
+                                    for words in cell["note"].split("; ") if words)
+            self.say(f"missing: {student} handed in none of these chapters"
+                     f"{': ' if instead else ''}{'; '.join(instead)}")
         if gone := self.gone():
             self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
         late = self.grading.days.keys() - {student.name for student in self.students}

@@ -481,6 +481,15 @@ def test_who_is_no_longer_handed_in_is_said_each_time(begun, tmp_path, capsys):
     assert "handed in twice" in screen and "no longer" not in screen
 
 
+def test_the_screen_knows_what_was_handed_in_instead(begun, tmp_path, capsys):
+    _folder(tmp_path / "in" / "dan", {"my_ex00_shapes.py": "1", "linear.py": "1", "notes.txt": ""})
+    (tmp_path / "in" / "eve").mkdir()
+    main(begun[0])
+    screen = capsys.readouterr().out.splitlines()
+    assert "missing: dan handed in none of these chapters: there is my_ex00_shapes.py; there is linear.py" in screen
+    assert "missing: eve handed in none of these chapters" in screen
+
+
 @pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "there is a jail")
 def test_the_walls_are_tried_and_written_into_the_results(tmp_path):
     _folder(tmp_path / "in" / "ada", {"ex03_linear.py": RIGHT[LINEAR]})
