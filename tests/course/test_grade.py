@@ -314,6 +314,19 @@ def test_canvas_finds_people_by_login_id_and_name(name, row, tmp_path):
     assert any(name in line for line in said) == (row is None)
 
 
+def test_canvas_says_which_columns_and_which_late_days_it_leaves(tmp_path):
+    one = {"student": "ada", "chapter": LINEAR.stem, "points": 24.0, "of_points": 24.0}
+    late = Grading(formula="points - days", days={"ada": 2.0})
+
+    def said(template: str, rules: Grading) -> str:
+        (tmp_path / "canvas.csv").write_text(template, "utf-8")
+        return " | ".join(canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", [one], rules))
+    assert "left as they were: 'Homework (12)'" in said(TEMPLATE, Grading())
+    assert "late" not in said(TEMPLATE, Grading()) and "late days come off the total alone" in said(TEMPLATE, late)
+    alone = "Student,ID,SIS Login ID,Homework (12)\nAda,2,ada,\n"
+    assert said(alone, late) == "" and (tmp_path / "filled.csv").read_text("utf-8").endswith("ada,22\n")
+
+
 def test_canvas_fills_a_row_once(tmp_path):
     (tmp_path / "canvas.csv").write_text(TEMPLATE, "utf-8")
     done = [{"student": name, "chapter": LINEAR.stem, "points": points, "of_points": 2.0}
