@@ -3,7 +3,7 @@ PYTHON ?= python3
 PROMPT ?= The for statement
 BIN := .venv/bin
 
-.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence
+.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence site
 
 check: .venv/student          ## grade exercises/ and show the board
 	$(BIN)/python -m grader check
@@ -45,6 +45,9 @@ pictures: .venv/student       ## draw the maps, the lessons' drawings and the RE
 	for script in assets/flow/draw_*.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/python assets/draw_screen.py
 
+site: .venv/site              ## the lessons as a site, in site/; without the solutions: make site SOLUTIONS=no
+	$(BIN)/python -m docs $(if $(filter no,$(SOLUTIONS)),--no-solutions)
+
 .venv/student: requirements.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed; name one with make PYTHON=...')"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -53,4 +56,10 @@ pictures: .venv/student       ## draw the maps, the lessons' drawings and the RE
 
 .venv/maintainer: requirements-dev.txt requirements-class.txt requirements-cluster.txt .venv/student
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+.venv/site: requirements-site.txt docs/package-lock.json
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-site.txt
+	npm ci --prefix docs --silent
 	touch $@

@@ -28,7 +28,7 @@ def read_frame(stream) -> tuple[dict, bytes]:
         raise FrameError(f"a frame of {head + body:,} bytes is too large")
     text, content = _exactly(stream, head), _exactly(stream, body)
     try:
-        header = json.loads(text, parse_constant=_refuse)
+        header = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise FrameError("a frame's header is no JSON") from error
     if type(header) is not dict:
@@ -57,3 +57,9 @@ def _exactly(stream, n: int) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
+
+
+def _finite(text: str) -> float:
+    """A number; 1e999 would be infinite, which JSON cannot say when it is passed on."""
+    number = float(text)
+    return number if abs(number) != float("inf") else _refuse(text)

@@ -41,14 +41,16 @@ REFUSED = """
     open_by_handle_at socket socketpair io_uring_setup bpf perf_event_open userfaultfd
     shmget msgget semget mq_open memfd_create memfd_secret keyctl add_key request_key
     setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam sched_setattr
-    move_pages migrate_pages kcmp process_mrelease""".split()
+    move_pages migrate_pages kcmp process_mrelease
+    flock inotify_init inotify_init1 fanotify_init""".split()       # by a file that both can read, two could talk
 
 _NEW_MOUNTS, _NEW_USER = 0x0002_0000, 0x1000_0000                           # <linux/sched.h>
 _THREAD = 0x0001_0000
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT = 1, 2, 4, 32                  # <sys/mount.h>
 _BIND, _WITH_ALL_BELOW, _PRIVATE = 1 << 12, 1 << 14, 1 << 18
 _GROWS_DOWN = 0x100                                                         # <linux/mman.h>
-_SIGNALS_BY_A_PIPE = {"fcntl": (8, 10, 15), "ioctl": (0x8901, 0x8902)}      # F_SETOWN, F_SETSIG, …, SIOCSPGRP
+# F_SETLK … F_OFD_SETLKW, F_SETLEASE, F_NOTIFY, as flock; F_SETOWN … SIOCSPGRP send signals by a pipe.
+_REFUSED_COMMANDS = {"fcntl": (6, 7, 37, 38, 1024, 1026, 8, 10, 15), "ioctl": (0x8901, 0x8902)}
 _SHARED_AND_ANONYMOUS = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS if sys.platform == "linux" else 0
 _CAPABILITIES_3 = 0x2008_0522                                               # <linux/capability.h>
 
@@ -188,7 +190,7 @@ def _refuse_calls() -> None:
     calls.add_rule(no, "mmap", seccomp.Arg(3, seccomp.MASKED_EQ, _GROWS_DOWN, _GROWS_DOWN))     # counted nowhere
     calls.add_rule(no, "tgkill", seccomp.Arg(0, seccomp.NE, os.getpid()))
     calls.add_rule(no, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
-    for name, commands in _SIGNALS_BY_A_PIPE.items():
+    for name, commands in _REFUSED_COMMANDS.items():
         for command in commands:        # of these 32 bits count
             calls.add_rule(no, name, seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFF_FFFF, command))
     calls.set_attr(seccomp.Attr.ACT_BADARCH, seccomp.KILL_PROCESS)
@@ -232,6 +234,16 @@ def attempts(secrets: list[str]) -> dict[str, bool]:
         path.touch()
         path.unlink()
 
+    def lock(path: str) -> None:
+        import fcntl
+        with open(path) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def watch(folder: str) -> None:
+        if (number := ctypes.CDLL(None, use_errno=True).inotify_init()) < 0:
+            raise OSError(ctypes.get_errno(), f"{folder} cannot be watched")
+        os.close(number)
+
     def fill() -> None:
         with open(os.path.join(SCRATCH, "fill"), "wb") as file:
             for _ in range(2 * FILES >> 20):
@@ -248,6 +260,7 @@ def attempts(secrets: list[str]) -> dict[str, bool]:
         "no new process": [lambda: os.fork() or os._exit(0), lambda: os.execv("/bin/true", ["true"])],
         "no signal to others": [lambda: os.kill(os.getppid(), 0), lambda: os.kill(-1, 0)],
         "no shared memory": [lambda: mmap.mmap(-1, 1 << 20), lambda: os.memfd_create("shared")],
+        "no lock or watch on a file": [lambda: lock(sys.executable), lambda: watch(sys.prefix)],
         "little disk": [fill],
         "little memory": [lambda: bytearray(1 << 40), lambda: bytearray(6 << 30)],
     }

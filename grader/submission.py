@@ -1,5 +1,6 @@
 """One chapter's file, a student's or a known mistake's, in a worker that may die at any time."""
 
+import contextlib
 import re
 import signal
 import time
@@ -17,7 +18,7 @@ TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may 
 START = 120.0               # seconds that a GPU may take to be ready
 MAX_USES = 20               # lines that a reply may name
 AFTER_TIMEOUT = 1.0         # seconds for each check once one took too long in a student's own folder,
-MAX_TIMEOUTS = 3            # or so many in a submission
+BUDGET = 6                  # or all together more than so many times what one may take
 
 
 class CourseError(Exception):
@@ -103,7 +104,7 @@ class Submission:
                  hidden: bool = False):
         self.place, self._setting, self.chapter, self.hidden = place, setting, chapter, hidden
         self._own, self._patience = folder is None, setting.timeout
-        self._timeouts = 0
+        self._spent = 0.0
         self.stop = None        # looked at while waiting for an answer: is it still wanted?
         self.folder = Path(folder or chapters.EXERCISES).resolve()
         self.file = self.folder / f"{chapter.stem}.py"
@@ -130,6 +131,9 @@ class Submission:
             if self.place.worker:
                 output += self.place.worker.output()
             self._replies[check] = replace(reply, output=output, seconds=time.monotonic() - start)
+            self._spent += time.monotonic() - start
+            if self._spent > BUDGET * self._setting.timeout:
+                self._patience = min(self._patience, AFTER_TIMEOUT)
         return self._replies[check]
 
     def _ask(self, check: Check) -> Reply:
@@ -151,7 +155,7 @@ class Submission:
             return
         if not self.source:     # before any of it runs: it may put something else in its place
             self.source = self.file.read_bytes()
-        scan, seconds = self._scan(), self._setting.timeout
+        scan, seconds = self._scan(), self._patience
         try:
             if self._loaded_in is self.place.open():
                 return
@@ -223,18 +227,22 @@ class Submission:
                     if self.place.desk:
                         path = self.place.desk.copies.get(path, path)
                     if (path in known or (path.parent == self.folder and path.suffix == ".py")) \
-                            and (self._own or not path.is_symlink()) \
-                            and path.is_file() and path.stat().st_size <= MAX_FILE:
+                            and self._plain(path):
                         found.append(Frame(path, line, function[:200]))
         return tuple(found)
+
+    def _plain(self, path: Path) -> bool:
+        """Whether a path is a file of a submission's size, and no link."""
+        with contextlib.suppress(OSError):      # a name may be too long for any file
+            return (self._own or not path.is_symlink()) and path.is_file() and path.stat().st_size <= MAX_FILE
+        return False
 
     def _lost(self, error: Exception, waited: float = 0) -> Reply:
         """The worker is gone, or no longer to be believed: what that means, in words."""
         self._last_words = self.place.close()
         if isinstance(error, TimedOut):
             self._last_words, stack = _stack(self._last_words)
-            self._timeouts += 1
-            if self._timeouts >= (1 if self._own else MAX_TIMEOUTS):    # the others are likely to take as long
+            if self._own:       # the others are likely to take as long
                 self._patience = min(self._patience, AFTER_TIMEOUT)
             said = f"no answer within {waited:g} second{'s' * (waited != 1)}"
             return Reply("timeout", [said], {}, frames=self._frames(stack))
@@ -269,12 +277,12 @@ def _stack(output: str) -> tuple[str, list[dict]]:
     printed, marker, stack = output.rpartition("Timeout (")
     if not marker:
         return output, []
-    found = re.findall(r'File "(.*)", line (\d{1,6}) in (.*)', stack)
+    found = re.findall(r'^\s*File "([^"\n]{1,4096})", line (\d{1,6}) in (.*)', stack, re.M)
     return printed, [{"file": file, "line": int(line), "function": name} for file, line, name in found[::-1]]
 
 
 def _is_use(use) -> bool:
-    return type(use) is list and [type(part) for part in use] == [int, str]
+    return type(use) is list and [type(part) for part in use] == [int, str] and abs(use[0]) < 10**6
 
 
 def scan_request(chapter: Chapter, folders: dict, fallback: Path, setting: Setting, hidden: bool = True) -> dict:

@@ -160,10 +160,16 @@ def pin(x, y, size=0.8):
             f'stroke-width="2"/><circle cy="-21" r="4.5" fill="{AMBER}"/></g>')
 
 
-def picture(chapter: chapters.Chapter) -> str:
-    """The whole map as SVG, with the chapter's parts lit, or those of the chapters that it imports."""
-    here, name = chapter.number, textwrap.shorten(chapter.title.partition(":")[0], 36, placeholder=" …")
-    shown = {here} if here in ON_THE_MAP else {other.number for other in chapters.prerequisites(chapter)}
+def picture(chapter: chapters.Chapter | None) -> str:
+    """The whole map as SVG, with the chapter's parts lit, or those of the chapters that it imports.
+
+    None is for who has not set out yet: nothing is lit.
+    """
+    shown, title, top = set(), "Map of a transformer", []
+    if chapter:
+        here, name = chapter.number, textwrap.shorten(chapter.title.partition(":")[0], 36, placeholder=" …")
+        shown = {here} if here in ON_THE_MAP else {other.number for other in chapters.prerequisites(chapter)}
+        title, top = f"Map of a transformer. You are here: {here} {name}", header(f"{here}  {name}")
 
     def lit(chapter):
         return chapter in shown
@@ -194,8 +200,7 @@ def picture(chapter: chapters.Chapter) -> str:
     out += ends() + [model_label(lit("13"))]
     pins += [(312, 430)] * lit("13")
     pins += [(208, STREAM - 2)] * lit("00") + [(FEED_FORWARD - 38, 140)] * lit("12")
-    out += [pin(*place) for place in pins] + header(f"{here}  {name}")
-    title = f"Map of a transformer. You are here: {here} {name}"
+    out += [pin(*place) for place in pins] + top
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
             f'width="{WIDTH}" height="{HEIGHT}" role="img" font-family="{FONT}">\n'
             f"<title>{escape(title)}</title>\n"

@@ -1,0 +1,33 @@
+"""Sphinx's settings for the site. Nothing is run, and nothing is loaded from another host."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+project = "Build a transformer"
+html_title = project
+language = "en"
+smartquotes = False                     # the lessons' own quotes
+
+extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms"]
+html_math_renderer = "katex"
+
+nb_execution_mode = "off"               # the outputs are those that were committed
+nb_merge_streams = True
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+myst_heading_slug_func = "docs.lessons.anchor"
+
+html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_favicon = "static/favicon.svg"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_copyright = False
+html_use_index = False
+html_theme_options = {"navigation_with_keys": True}
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+copybutton_selector = "div.cell_input div.highlight pre, div[class*=highlight-]:not(.output) > div.highlight pre"

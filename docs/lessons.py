@@ -1,0 +1,86 @@
+"""A lesson as it stands in its notebook, with what a site needs besides: links to pages, alt text, solutions."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+from docs import maps, solutions
+from grader.chapters import Chapter
+
+MAP = re.compile(r"^!\[([^\]]*)\]\(\.\./assets/map/\d\d\.svg\)$", re.M)
+DISPLAY = re.compile(r"^\$\$\n.*?\n\$\$$", re.M | re.S)
+EXERCISE = re.compile(r"\]\(\.\./exercises/(ex\d\d_\w+)\.py\)")
+README = re.compile(r"\]\(\.\./README\.md[^)]*\)")
+SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your own, ask the check below, and read "
+            "what it says</summary>\n\n```python\n{}```\n\n</details>")
+
+
+def read(chapter: Chapter) -> dict:
+    """The lesson's notebook."""
+    return json.loads(chapter.notebook.read_text("utf-8"))
+
+
+def anchor(title: str) -> str:
+    """The anchor that Jupyter gives to a heading, which the lessons' links use."""
+    return title.replace("`", "").replace(" ", "-")
+
+
+def outcome(chapter: Chapter) -> str:
+    """What one can do after the lesson: the first sentence of its last section, as Markdown."""
+    text = "\n\n".join("".join(cell["source"]) for cell in read(chapter)["cells"] if cell["cell_type"] == "markdown")
+    last = next(words for words in text[text.rindex("\n## "):].split("\n\n")[1:] if not words.startswith(">"))
+    return re.match(r".*?[.!?](?=\s|$)", " ".join(last.split()))[0]
+
+
+def write(chapter: Chapter, folder: Path, with_solutions: bool) -> None:
+    """Write the lesson where Sphinx reads it, at the place that it has in the course."""
+    notebook = read(chapter)
+    cells, places = notebook["cells"], solutions.assigned(chapter, notebook["cells"]) if with_solutions else {}
+    out = []
+    for index, cell in enumerate(cells):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            source = README.sub("](../index.md)", EXERCISE.sub(r"](../exercises/\1.md)", source))
+            source = DISPLAY.sub(r"\n\g<0>\n", source)      # a paragraph may touch an equation; not for Sphinx
+            cell["source"] = MAP.sub(lambda found: maps.linked(found[0], "", chapter), source)
+        elif any("image/png" in output.get("data", {}) for output in cell["outputs"]):
+            cell["metadata"]["mystnb"] = {"image": {"alt": alt(source)}}
+        out.append(cell)
+        if parts := places.get(index):
+            out.append({"cell_type": "markdown", "metadata": {}, "id": f"solution-{index}",
+                        "source": SOLUTION.format(solutions.shown(chapter, parts))})
+    notebook["cells"] = out
+    (folder / "notebooks" / chapter.notebook.name).write_text(json.dumps(notebook), "utf-8")
+
+
+def alt(code: str) -> str:
+    """What the figure below a cell shows: the titles and the axes that its code gives it."""
+    said = {"title": [], "xlabel": [], "ylabel": []}
+    for node in ast.walk(ast.parse(re.sub(r"^[%!].*$", "", code, flags=re.M))):
+        named = [(word.arg, word.value) for word in node.keywords] if isinstance(node, ast.Call) else []
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            named.append((node.func.attr.removeprefix("set_").replace("sup", ""), node.args[0]))
+        for name, value in named:
+            if name in said and (words := _words(value)) and words not in said[name]:
+                said[name].append(words)
+    parts = ["; ".join(said["title"]) or "A figure"]
+    parts += [f"{axis}: {', '.join(said[name])}" for axis, name in (("across", "xlabel"), ("up", "ylabel"))
+              if said[name]]
+    return f"Figure drawn by the code above. {'. '.join(parts)}."
+
+
+def _words(value) -> str:
+    """The words of a string in code, with … where a number is put in."""
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return " ".join(value.value.split())
+    if isinstance(value, ast.JoinedStr):
+        return " ".join("".join(part.value if isinstance(part, ast.Constant) else "…" for part in value.values).split())
+    return ""
+
+
+def figure(chapter: Chapter, title: str) -> tuple[str, str]:
+    """A figure that the lesson drew: its PNG in base64, and its alt text."""
+    found = [(output["data"]["image/png"], alt("".join(cell["source"]))) for cell in read(chapter)["cells"]
+             if cell["cell_type"] == "code" for output in cell["outputs"] if "image/png" in output.get("data", {})]
+    return next((png, words) for png, words in found if title in words)

@@ -1,0 +1,118 @@
+"""The front page, and a page for each exercise: what is to be written, and what it has to do."""
+
+import ast
+import base64
+import re
+from pathlib import Path
+
+from docs import lessons, maps, solutions
+from grader.chapters import ROOT, Chapter, chapters, prerequisites, stub
+
+INTEREST = ("12", "What each depth would say next")       # the figure of the front page: its lesson and its title
+TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
+
+
+def write_front(folder: Path) -> None:
+    """Write the first page and the table of contents, index.md, and the list of exercises."""
+    (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
+    readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
+    everyone = chapters()
+    first = everyone[0]
+    out = [readme[0], readme[1],
+           f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
+           "each is a link to the lesson that builds it.",
+           maps.linked("![The model as a map: text runs in at the upper left, through the blocks along the residual "
+                       "stream, and out at the upper right](assets/map/all.svg)", "notebooks/")]
+    out += _interest(folder)
+    out += ["## After each lesson", "\n".join(
+        f"- [**{chapter.number} · {name(chapter)}.**](notebooks/{chapter.notebook.name}) "
+        f"{_moved(lessons.outcome(chapter))}" for chapter in everyone)]
+    out += _words()
+    lists = {"Lessons": [f"notebooks/{chapter.notebook.stem}" for chapter in everyone],
+             "To look up": ["exercises/index", "glossary", "bibliography", "The pocket model <assets/pocket/README>"]}
+    out += [TREE.format(caption, "\n".join(entries)) for caption, entries in lists.items()]
+    (folder / "index.md").write_text("\n\n".join(out) + "\n", "utf-8")
+    rows = "\n".join(f"- [{chapter.number} · {name(chapter)}]({chapter.stem}.md): "
+                     f"{', '.join(f'`{part}`' for part in _tops(chapter))}" for chapter in everyone)
+    stems = "\n".join(chapter.stem for chapter in everyone)
+    (folder / "exercises" / "index.md").write_text(
+        "# Exercises\n\nA file for each lesson, and what you write in it. Each page has the contracts: names, shapes, "
+        f"units and errors.\n\n{rows}\n\n```{{toctree}}\n:hidden:\n\n{stems}\n```\n", "utf-8")
+
+
+def write_exercise(chapter: Chapter, folder: Path) -> None:
+    """Write the page of an exercise file, and the file itself to download."""
+    source = stub(chapter)
+    (folder / "exercises" / f"{chapter.stem}.py").write_text(source, "utf-8")
+    told = ast.get_docstring(ast.parse(source)).partition("\n")[2].strip()
+    asked = {exercise.cell: exercise.title for exercise in solutions.exercises(lessons.read(chapter)["cells"])}
+    where = {part.partition(".")[0]: asked[cell] for cell, parts in
+             reversed(solutions.assigned(chapter, lessons.read(chapter)["cells"]).items()) for part in parts}
+    used = ", ".join(f"[{other.number} {name(other)}]({other.stem}.md)" for other in prerequisites(chapter))
+    lesson = f"../notebooks/{chapter.notebook.name}"
+    out = [f"# {chapter.number} · {name(chapter)}: the exercise", _code(told), f"**Lesson:** [{chapter.number} · "
+           f"{name(chapter)}]({lesson}). **Builds on:** {used or 'nothing'}. **The file:** "
+           f"[{chapter.stem}.py]({chapter.stem}.py). **To check it:** `python -m grader check {chapter.number}`."]
+    tops = _tops(chapter)
+    given = "\n\n".join(code for top, code in _pieces(source).items() if top not in tops)
+    for top, code in _pieces(source).items():
+        if top in tops:
+            title = where[top]
+            out += [f"## {top}", f"[{title}]({lesson}#{lessons.anchor(title)})", f"```python\n{code}\n```"]
+    out += ["## Given", "What stands in the file already: imports, and what you need not write.",
+            f"```python\n{given}\n```"]
+    (folder / "exercises" / f"{chapter.stem}.md").write_text("\n\n".join(out) + "\n", "utf-8")
+
+
+def name(chapter: Chapter) -> str:
+    """The chapter's name: "RoPE" of "RoPE: a position is an angle …"."""
+    return chapter.title.partition(":")[0].rstrip(".")
+
+
+def _tops(chapter: Chapter) -> list[str]:
+    """The functions and classes of which a student writes something."""
+    return list(dict.fromkeys(part.partition(".")[0] for part in solutions.parts(chapter)))
+
+
+def _pieces(source: str) -> dict[str, str]:
+    """A file's functions and classes by name; everything between them is with what follows "", the rest."""
+    lines, found = source.splitlines(), {"": ""}
+    for node in ast.parse(source).body:
+        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+        code = "\n".join(lines[first - 1:node.end_lineno])
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = code
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            found[""] += code + "\n"
+    found[""] = found[""].rstrip()
+    return found
+
+
+def _interest(folder: Path) -> list[str]:
+    """The figure that makes one want to begin, and where it comes from."""
+    number, title = INTEREST
+    chapter = next((chapter for chapter in chapters() if chapter.number == number), None)
+    if chapter is None:                 # the chapter was left out
+        return []
+    png, alt = lessons.figure(chapter, title)
+    (folder / "interest.png").write_bytes(base64.b64decode(png))
+    said = "What the pocket model would say next, had it stopped after each of its blocks, at every token of a line."
+    return [f"![{alt}](interest.png)",
+            f"{said} From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name})."]
+
+
+def _words() -> list[str]:
+    """What the pocket model writes, out of its own page."""
+    page = (ROOT / "assets" / "pocket" / "README.md").read_text("utf-8")
+    told, said = page.split("\n\n")[1], page.partition("## What it says\n")[2].strip()
+    return ["## What such a model says", told, said, "[More about the pocket model](assets/pocket/README.md)"]
+
+
+def _moved(markdown: str) -> str:
+    """A lesson's Markdown with links that lead on from the first page."""
+    return re.sub(r"\]\((\d\d_\w+\.ipynb)", r"](notebooks/\1", markdown)
+
+
+def _code(words: str) -> str:
+    """Words of a docstring as Markdown: marks that mean something there are escaped, and lines may wrap."""
+    return re.sub(r"([*_\[\]<`$\\])", r"\\\1", words)
