@@ -95,12 +95,15 @@ def find(name: str) -> Chapter:
         f"did you mean {near.stem[2:]}?" if near else f"the chapters are {known}"))
 
 
-def several(names: str) -> list[Chapter]:
-    """The chapters meant by "0-4,7,rope", in order; ValueError where one of them is none."""
+def several(*words: str) -> list[Chapter]:
+    """The chapters meant by "0-4,7,rope", or by "0-4", "7", "rope", in order; ValueError where one of them is none."""
     found = set()
-    for part in names.split(","):
+    for part in [part for part in ",".join(words).split(",") if part.strip()] or [""]:
         first, dash, last = part.partition("-")
-        ends = find(first.strip()), find(last.strip() if dash else first.strip())
+        try:
+            ends = find(first.strip()), find(last.strip() if dash else first.strip())
+        except ValueError as error:
+            raise ValueError(f"{error} (write 3, 03, linear, ex03_linear or a list such as 0,3-5)") from None
         if ends[0] > ends[1]:
             raise ValueError(f"{part} runs backwards: write {last}-{first}")
         found.update(chapter for chapter in chapters() if ends[0] <= chapter <= ends[1])

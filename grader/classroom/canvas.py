@@ -33,7 +33,7 @@ class Template:
         if not rows or rows[0][:2] != ["Student", "ID"]:
             raise ValueError(f"{path} is no gradebook of Canvas: its first columns are not Student and ID")
         possible = next((row for row in rows[1:] if row and row[0].strip() == "Points Possible"), None)
-        names = {i: found[1] for i, name in enumerate(rows[0]) if (found := _ASSIGNMENT.fullmatch(name.strip()))}
+        names = {i: found for i, name in enumerate(rows[0]) if (found := _assignment(name))}
         columns = {i: stem for i, name in names.items() if (stem := _chapter(name))}
         if not columns and len(names) == 1:
             columns = dict.fromkeys(names, TOTAL)
@@ -73,6 +73,10 @@ class Template:
         said += [f"{line}, and points are scaled to that" for line in sorted(scaled)]
         if rest := len(rows) - len(matched):
             said.append(f"{rest} rows have no submission here and are left as they were")
+        if others := [name for i, name in enumerate(self.rows[0]) if _assignment(name) and i not in self.columns]:
+            said.append(f"named for no chapter, and left as they were: {', '.join(map(repr, others))}")
+        if any(grading.days.get(student) for student in given) and TOTAL not in self.columns.values():
+            said.append("late days come off the total alone, in grades.csv: the chapters' columns hold full points")
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(self.rows)
         write_whole(out, text.getvalue())
@@ -104,6 +108,12 @@ class Template:
             scaled.add(f"{self.rows[0][column]!r} has {possible:g} points possible, the course {of_points:g}")
             points *= possible / of_points
         return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
+def _assignment(header: str) -> str:
+    """The assignment that a column "Linear 03 (11)" is for; "" where it is for none."""
+    found = _ASSIGNMENT.fullmatch(header.strip())
+    return found[1] if found else ""
 
 
 def _chapter(name: str) -> str:

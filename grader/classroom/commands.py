@@ -17,7 +17,7 @@ def add(commands):
                        help="ask on the workers of a Dask scheduler, such as tcp://host:8786; local starts --jobs")
     grade.add_argument("--shard", metavar="I/N",
                        help="only every N-th student, from the I-th on; merge puts the shards together")
-    grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these; all without")
+    grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these, such as 0,3-5; all without")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
     grade.add_argument("--resume", action="store_true", help="go on with the run in --out")
@@ -34,7 +34,8 @@ def add(commands):
     platform.add_argument("name", metavar="NAME", help="folder, github or gradescope")
     platform.add_argument("where", type=Path, metavar="WHERE",
                           help="the students' edition; for gradescope the zip to be written")
-    platform.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="gradescope: only these; all without")
+    platform.add_argument("--chapters", nargs="+", metavar="CHAPTER",
+                          help="gradescope: only these, such as 0,3-5; all without")
     platform.add_argument("--no-jail", action="store_true",
                           help="gradescope: grade where no jail can be built, and leave hidden checks out")
     platform.set_defaults(run=_platform)
@@ -47,8 +48,8 @@ def add(commands):
 
     handout = commands.add_parser("handout", help="write the students' edition, without answers")
     handout.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
-    handout.add_argument("--chapters", metavar="0-9", help="leave out the others")
-    handout.add_argument("--given", metavar="0-4", help="give the solutions of these")
+    handout.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these, such as 0-9; all without")
+    handout.add_argument("--given", nargs="+", metavar="CHAPTER", help="give the solutions of these, such as 0-4")
     handout.set_defaults(run=_handout)
 
     new = commands.add_parser("new", help="write every file of a new chapter")
@@ -70,8 +71,8 @@ def _count(text: str) -> int:
 
 def _handout(options) -> int:
     from grader.classroom import handout
-    chosen = chapters.several(options.chapters) if options.chapters else chapters.chapters()
-    given = chapters.several(options.given) if options.given else []
+    chosen = chapters.several(*options.chapters) if options.chapters else chapters.chapters()
+    given = chapters.several(*options.given) if options.given else []
     handout.run(options.folder, chosen, given, tell=lambda words: print(words, flush=True))
     print(f"{options.folder} holds the students' edition of {len(chosen)} chapters.")
     return 0

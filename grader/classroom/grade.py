@@ -36,8 +36,8 @@ def run(options) -> int:
     seed = before.get("seed", options.seed)
     if options.seed not in (None, seed):
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
-    rules = grading.read(options.grading)       # a mistake in it is said before anything is asked
-    template = canvas.Template.read(options.canvas) if options.canvas else None
+    rules = rules_of(options, settled)      # a mistake in it is said before anything is asked
+    template = template_of(options, settled)
     need_walls(settled, options.cluster)
     shard = (1, 1)
     if settled["shard"]:
@@ -47,6 +47,7 @@ def run(options) -> int:
         settled["class"] = sorted(collect.sources_of(submissions)[0])
     students, refused = collect.collect(submissions, out / "submissions", shard)
     this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
+    this.checks = before.get("checks", {})
     this.ask(options)
     return this.finish()
 
@@ -76,15 +77,35 @@ def _settle(options, before: dict) -> dict:
     if hidden_from and not hidden_from.is_dir():
         raise ValueError(f"--hidden-from {options.hidden_from} is no folder")
     given = {"submissions": str(options.submissions.resolve()) if options.submissions else None,
-             "chapters": sorted({chapters.find(name).stem for name in options.chapters or ()}),
+             "chapters": [chapter.stem for chapter in chapters.several(*options.chapters)] if options.chapters else [],
              "hidden_from": hidden_from and str(hidden_from), "timeout": options.timeout, "device": options.device,
-             "walls": False if options.no_jail else None, "shard": options.shard}
+             "walls": False if options.no_jail else None, "shard": options.shard, "grading": None,
+             "canvas": None}
     plain = {"submissions": None, "chapters": [chapter.stem for chapter in chapters.chapters()], "hidden_from": "",
-             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": ""}
+             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": "", "grading": "", "canvas": ""}
     settled = {name: given[name] or before.get(name, plain[name]) for name in plain}
     if given["chapters"]:       # a run that goes on keeps those that it has
         settled["chapters"] = sorted({*given["chapters"], *before.get("chapters", ())})
     return {**settled, "walls": given["walls"] is None and before.get("walls", True)}
+
+
+def rules_of(options, settled: dict) -> grading.Grading:
+    """The rules of a run: those that --grading names now, else those it was begun with. `settled` keeps the path."""
+    if options.grading:
+        settled["grading"] = str(options.grading.resolve())
+    path = Path(settled["grading"]) if settled.get("grading") else None
+    if path and not path.is_file():
+        raise ValueError(f"--grading {options.grading}: there is no such file" if options.grading else
+                         f"{path}, by which this run was graded, is gone: name its rules with --grading FILE")
+    return grading.read(path)
+
+
+def template_of(options, settled: dict) -> canvas.Template | None:
+    """Canvas' gradebook: as --canvas names it now, else as the run was begun, None where that is gone."""
+    if options.canvas:
+        settled["canvas"] = str(options.canvas.resolve())
+    path = Path(settled["canvas"]) if settled.get("canvas") else None
+    return canvas.Template.read(path) if path and (options.canvas or path.is_file()) else None
 
 
 def need_walls(settled: dict, cluster: str | None) -> None:
@@ -203,8 +224,14 @@ class Run:
             "checks": self.checks,
             "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
             "refused": {collect.shown(name): why for name, why in self.refused.items()},
-            "not_asked": self.asking.not_asked()}
+            "gone": self.gone(), "not_asked": self.asking.not_asked()}
         results.write_whole(self.out / "manifest.json", json.dumps(content, indent=1) + "\n")
+
+    def gone(self) -> list[str]:
+        """Who has cells here of an earlier run, and is neither among the students now nor refused."""
+        here = {student.name for student in self.students}
+        return sorted(folder.name for folder in (self.out / "cells").glob("*") if folder.name not in here and not any(
+            folder.name + ending in self.refused for ending in ("", *collect.ENDINGS)))
 
     def cells(self) -> list[dict]:
         """All cells of the run, by chapter and student."""
@@ -212,7 +239,10 @@ class Run:
                 if (cell := cells.read(self.out, student.name, chapter.stem))]
 
     def finish(self) -> int:
-        """Write what is handed back, and say how it went."""
+        """Count every cell's points anew, write what is handed back, and say how it went."""
+        for cell in self.cells():
+            if cells.count(cell, self.checks[cell["chapter"]], self.grading) != cell:
+                self.keep(cell)
         found = self.cells()
         self._write_manifest(ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                              hashes={cell["chapter"]: {name: value for name, value in cell["hashes"].items()
@@ -221,6 +251,10 @@ class Run:
         if self.template:
             for line in self.template.fill(self.out / "canvas.csv", found, self.grading):
                 self.say(f"canvas: {line}")
+        elif (old := self.out / "canvas.csv").exists():     # with the points of before
+            old.replace(self.out / "canvas.csv.old")
+            self.say(f"canvas: {self.options.get('canvas') or 'the gradebook'} is gone, so what was filled in before "
+                     "is now canvas.csv.old; --canvas TEMPLATE fills in another")
         pages.write(self.out, found, manifest(self.out / "manifest.json"))
         for chapter in self.chapters:
             self.say(_row(chapter, [cell for cell in found if cell["chapter"] == chapter.stem]))
@@ -229,7 +263,12 @@ class Run:
             self.say(f"could not be graded: {cell['student']} {cell['chapter']}: {cell['note'][-300:]}")
         for student in sorted({cell["student"] for cell in found} - {
                 cell["student"] for cell in found if cell["state"] == "graded"}):
-            self.say(f"missing: {student} handed in none of these chapters")
+            instead = dict.fromkeys(words for cell in found if cell["student"] == student
+                                    for words in cell["note"].split("; ") if words)
+            self.say(f"missing: {student} handed in none of these chapters"
+                     f"{': ' if instead else ''}{'; '.join(instead)}")
+        if gone := self.gone():
+            self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
         late = self.grading.days.keys() - {student.name for student in self.students}
         if late:
             self.say(f"late.days names nobody here: {', '.join(sorted(late))}")

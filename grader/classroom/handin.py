@@ -8,7 +8,7 @@ import shlex
 import zipfile
 from pathlib import Path
 
-from grader.chapters import ROOT, find, shown
+from grader.chapters import ROOT, several, shown
 
 PLATFORMS = Path(__file__).parent / "platforms"
 COURSE = ("grader", "solutions", "tests/hidden", "tests/mistakes", "exercises")      # and what lies in tests/
@@ -39,7 +39,7 @@ def run(options) -> int:
 
 def _zip(where: Path, files: dict[Path, Path], options) -> None:
     """Gradescope's zip. Without a jail a submission could read hidden checks: they are not in it then."""
-    chosen = [find(name).number for name in options.chapters or ()]
+    chosen = [chapter.number for chapter in several(*options.chapters)] if options.chapters else []
     flags = [*(["--chapters", *chosen] if chosen else []), *(["--no-jail"] if options.no_jail else [])]
     course = [ROOT / name for name in ("pyproject.toml", "requirements.txt", "requirements-class.txt", "grading.toml")]
     course += (ROOT / "tests").glob("*.py")

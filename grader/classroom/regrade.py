@@ -4,11 +4,10 @@ import shutil
 import time
 from pathlib import Path
 
-from grader.chapters import find
+from grader.chapters import find, several
 from grader.classroom import cells
 from grader.classroom.collect import Handed, shown
-from grader.classroom.grade import Run, manifest, need_walls
-from grader.classroom.grading import read
+from grader.classroom.grade import Run, manifest, need_walls, rules_of, template_of
 
 
 def run(options) -> int:
@@ -20,14 +19,15 @@ def run(options) -> int:
     if options.submissions or options.out:
         raise ValueError("--regrade takes what was handed in, and where results go, from its manifest")
     begun = before["options"]["chapters"]
-    again = sorted({find(name).stem for name in options.chapters or begun})
+    again = [chapter.stem for chapter in several(*options.chapters or begun)]
     if other := [stem for stem in again if stem not in begun]:
         raise ValueError(f"{other[0]} is not in this run; its chapters are {', '.join(begun)}")
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for name, said in before["students"].items()]
     settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
+    rules, template = rules_of(options, settled), template_of(options, settled)
     need_walls(settled, options.cluster)
-    this = Run(out, settled, before["seed"], students, before["refused"], read(options.grading))
+    this = Run(out, settled, before["seed"], students, before["refused"], rules, template)
     this.checks = before["checks"]
     was = {(cell["student"], cell["chapter"]): cell for cell in this.cells()}
     for student in students:
@@ -39,7 +39,7 @@ def run(options) -> int:
     kept = keep(out)
     this.ask(options, again)
     code = this.finish()
-    lines = [line for cell in this.cells() if cell["chapter"] in again
+    lines = [line for cell in this.cells()      # by other rules, points change in chapters that were not asked too
              for line in changes(was.get((cell["student"], cell["chapter"])), cell)]
     (kept / "changes.txt").write_text("\n".join(lines) + "\n", "utf-8")
     this.say("\n".join(["", "What changed:", *(lines or ["nothing"])]))

@@ -4,8 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-from grader.classroom import canvas, cells, collect, grading
-from grader.classroom.grade import Run, manifest
+from grader.classroom import cells, collect
+from grader.classroom.grade import Run, manifest, rules_of, template_of
 
 SAME = ("version", "commit", "torch", "seed", "checks")                 # in the manifests of all shards
 SAME_OPTIONS = ("class", "chapters", "timeout", "device", "walls")
@@ -16,16 +16,19 @@ def run(options) -> int:
     out = options.out.resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"OUT {options.out} must be a new or an empty folder")
-    rules = grading.read(options.grading)
-    template = canvas.Template.read(options.canvas) if options.canvas else None
     shards = {folder: manifest(folder / "manifest.json") for folder in options.shards}
     _complete(shards)
+    graded_by = {shard["options"].get("grading", "") for shard in shards.values()}
+    if len(graded_by) > 1 and not options.grading:
+        named = " and ".join(sorted(path or "grading.toml" for path in graded_by))
+        raise ValueError(f"the shards were graded by {named}: name one with --grading FILE")
     first, *others = shards.items()
     for other in others:
         _agree(first, other)
     students = {name: collect.Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
                 for shard in shards.values() for name, said in shard["students"].items()}
     settled = {name: value for name, value in {**first[1]["options"], "shard": ""}.items() if name != "class"}
+    rules, template = rules_of(options, settled), template_of(options, settled)
     this = Run(out, settled, first[1]["seed"],
                [students[name] for name in sorted(students, key=str.casefold)],
                {name: why for shard in shards.values() for name, why in shard["refused"].items()}, rules, template)

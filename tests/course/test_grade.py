@@ -21,7 +21,7 @@ import pytest
 from grader import chapters, jail
 from grader.__main__ import main
 from grader.chapters import ROOT, Chapter
-from grader.classroom import canvas, cells, collect, exports, grading, jobs
+from grader.classroom import canvas, cells, collect, exports, grade, grading, handout, jobs
 from grader.classroom.grading import Grading
 from grader.engine import Grader
 from tests.course.stubs import fresh
@@ -314,6 +314,19 @@ def test_canvas_finds_people_by_login_id_and_name(name, row, tmp_path):
     assert any(name in line for line in said) == (row is None)
 
 
+def test_canvas_says_which_columns_and_which_late_days_it_leaves(tmp_path):
+    one = {"student": "ada", "chapter": LINEAR.stem, "points": 24.0, "of_points": 24.0}
+    late = Grading(formula="points - days", days={"ada": 2.0})
+
+    def said(template: str, rules: Grading) -> str:
+        (tmp_path / "canvas.csv").write_text(template, "utf-8")
+        return " | ".join(canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", [one], rules))
+    assert "left as they were: 'Homework (12)'" in said(TEMPLATE, Grading())
+    assert "late" not in said(TEMPLATE, Grading()) and "late days come off the total alone" in said(TEMPLATE, late)
+    alone = "Student,ID,SIS Login ID,Homework (12)\nAda,2,ada,\n"
+    assert said(alone, late) == "" and (tmp_path / "filled.csv").read_text("utf-8").endswith("ada,22\n")
+
+
 def test_canvas_fills_a_row_once(tmp_path):
     (tmp_path / "canvas.csv").write_text(TEMPLATE, "utf-8")
     done = [{"student": name, "chapter": LINEAR.stem, "points": points, "of_points": 2.0}
@@ -382,6 +395,112 @@ def test_a_regrade_keeps_the_old_cells_and_says_what_changed(graded, tmp_path):
     assert "wrong → passed" in (kept / "changes.txt").read_text("utf-8")
     assert _cell(out, "ada", LINEAR)["points"] == old["of_points"] and _cell(out, "ada", LINEAR)["seed"] == SEED
     assert _cell(out, "ada", SHAPES) == _cell(graded[0], "ada", SHAPES)
+
+
+class Generous:
+    """In place of processes: each chapter has a visible check of 2 points, which everybody passes, in no time."""
+
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def plan(self, stems: list[str]) -> dict:
+        return {"layers": {}, "checks": {stem: [{"file": f"tests/test_{stem}.py", "check": "test_it", "hidden": False,
+                                                 "of_points": 2.0, "rule": "", "hint": ""}] for stem in stems}}
+
+    def run(self, todo, folders, checks):
+        for cell in todo:
+            yield {**cell, "verdicts": [{**one, "verdict": "passed", "points": 2.0, "facts": []}
+                                        for one in cells.crashed(checks[cell["chapter"]], "")]}
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch):
+    """(the arguments that go on with a run, those that regrade it, its folder): ada and bob, graded by rules.toml."""
+    monkeypatch.setattr(grade, "Jobs", Generous)
+    for name in ("ada", "bob"):
+        _folder(tmp_path / "in" / name, {"ex00_shapes.py": "1", "ex03_linear.py": "1"})
+    _folder(tmp_path, {"rules.toml": "[weights]\n0 = 1000\n3 = 24\n", "gradebook.csv": TEMPLATE})
+    out = tmp_path / "out"
+    resume = ["grade", str(tmp_path / "in"), "--out", str(out), "--no-jail", "--resume"]
+    assert main([*resume, "--chapters", "0,3", "--grading", str(tmp_path / "rules.toml"),
+                 "--canvas", str(tmp_path / "gradebook.csv")]) == 0
+    return resume, ["grade", "--regrade", str(out / "manifest.json")], out
+
+
+def _points(out: Path) -> tuple[float, float]:
+    """Ada's in chapters 00 and 03, as grades.csv and her cells say."""
+    rows = {row["student"]: row for row in csv.DictReader((out / "grades.csv").open(encoding="utf-8"))}
+    found = tuple(float(rows["ada"][chapter.stem]) for chapter in (SHAPES, LINEAR))
+    assert found == tuple(_cell(out, "ada", chapter)["points"] for chapter in (SHAPES, LINEAR))
+    return found
+
+
+@pytest.mark.parametrize("again", [0, 1], ids=["resume", "regrade"])
+def test_a_run_keeps_its_grading_file(again, begun, tmp_path, capsys):
+    command, out = begun[again], begun[2]
+    assert main(command) == 0 and _points(out) == (1000, 24)
+    (tmp_path / "rules.toml").unlink()
+    assert main(command) == 2
+    assert f"{tmp_path / 'rules.toml'}, by which this run was graded, is gone" in capsys.readouterr().err
+    assert main([*command, "--grading", str(ROOT / "grading.toml")]) == 0 and _points(out) == (2, 2)
+
+
+@pytest.mark.parametrize("again", [0, 1], ids=["resume", "regrade"])
+def test_other_rules_count_every_chapter_anew_whatever_is_asked(again, begun, tmp_path, capsys):
+    command, out = begun[again], begun[2]
+    (tmp_path / "rules.toml").write_text("[weights]\n0 = 7\n3 = 5\n", "utf-8")
+    assert main([*command, "--chapters", "3"]) == 0 and _points(out) == (7, 5)
+    if again:
+        assert f"ada {SHAPES.stem}: 1000 of 1000 → 7 of 7 points" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("again", [0, 1], ids=["resume", "regrade"])
+def test_canvas_is_filled_in_again_or_set_aside(again, begun, tmp_path, capsys):
+    def points() -> str:
+        return list(csv.reader((out / "canvas.csv").open(encoding="utf-8")))[3][5]
+    command, out = begun[again], begun[2]
+    book = TEMPLATE.replace(",24,", ",,")       # any number of points is possible
+    (tmp_path / "gradebook.csv").write_text(book, "utf-8")
+    for worth in (24, 5):
+        (tmp_path / "rules.toml").write_text(f"[weights]\n3 = {worth}\n", "utf-8")
+        assert main(command) == 0 and points() == str(worth)
+    (tmp_path / "gradebook.csv").unlink()
+    capsys.readouterr()
+    assert main(command) == 0 and not (out / "canvas.csv").exists() and (out / "canvas.csv.old").exists()
+    assert f"canvas: {tmp_path / 'gradebook.csv'} is gone" in capsys.readouterr().out
+    (tmp_path / "other.csv").write_text(book, "utf-8")
+    assert main([*command, "--canvas", str(tmp_path / "other.csv")]) == 0 and points() == "5"
+
+
+def test_who_is_no_longer_handed_in_is_said_each_time(begun, tmp_path, capsys):
+    resume, regrade, out = begun
+    assert json.loads((out / "manifest.json").read_text("utf-8"))["gone"] == []
+    (tmp_path / "in" / "bob").rename(tmp_path / "bob")
+    for command in (resume, resume, regrade):
+        capsys.readouterr()
+        assert main(command) == 0 and "no longer handed in: bob;" in capsys.readouterr().out
+        assert json.loads((out / "manifest.json").read_text("utf-8"))["gone"] == ["bob"]
+    assert (out / "feedback" / "bob.html").exists() and cells.read(out, "bob", LINEAR.stem)
+    _zip(tmp_path / "in" / "bob.zip", {"ex03_linear.py": "1"})
+    (tmp_path / "bob").rename(tmp_path / "in" / "bob")
+    assert main(resume) == 1
+    screen = capsys.readouterr().out
+    assert "handed in twice" in screen and "no longer" not in screen
+
+
+def test_the_screen_knows_what_was_handed_in_instead(begun, tmp_path, capsys):
+    _folder(tmp_path / "in" / "dan", {"my_ex00_shapes.py": "1", "linear.py": "1", "notes.txt": ""})
+    (tmp_path / "in" / "eve").mkdir()
+    main(begun[0])
+    screen = capsys.readouterr().out.splitlines()
+    assert "missing: dan handed in none of these chapters: there is my_ex00_shapes.py; there is linear.py" in screen
+    assert "missing: eve handed in none of these chapters" in screen
 
 
 @pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "there is a jail")
@@ -479,9 +598,22 @@ def test_a_formula_is_arithmetic_and_no_more(formula):
 
 # -- bad usage, and `check` ------------------------------------------------------------------------
 
+@pytest.mark.parametrize("words", [["0,3-5"], ["0,", "3-5"], ["5", "04", "linear", "ex00_shapes"], ["3-5", "shapes"]])
+def test_chapters_are_chosen_by_lists_and_by_names_in_every_command(words, tmp_path, monkeypatch):
+    assert [chapter.number for chapter in chapters.several(*words)] == ["00", "03", "04", "05"]
+    assert main(["platform", "gradescope", str(tmp_path / "a.zip"), "--no-jail", "--chapters", *words]) == 0
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert "--chapters 00 03 04 05" in archive.read("run_autograder").decode()
+    given = []
+    monkeypatch.setattr(handout, "run", lambda folder, *chosen, **_: given.extend(chosen))
+    assert main(["handout", str(tmp_path), "--chapters", *words, "--given", *words]) == 0
+    assert given == [chapters.several(*words)] * 2
+
+
 @pytest.mark.parametrize("arguments, words", [
     (["nowhere", "--out", "OUT"], "nowhere is no folder"),
     (["IN"], "--out DIR"),
+    (["IN", "--out", "OUT", "--chapters", "0,99"], "such as 0,3-5"),
     (["--out", "OUT"], "SUBMISSIONS"),
     (["IN", "--out", "OUT", "--jobs", "0"], "1 to 1000"),
     (["IN/ada", "--out", "OUT"], "holds exercises itself"),
