@@ -6,7 +6,6 @@ Of a hidden check a student sees the verdict and the rule, and nothing that was 
 """
 
 import hashlib
-import os
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -18,6 +17,7 @@ from grader import report
 from grader.chapters import Chapter
 from grader.classroom.similar import SHARE, shared_lines, similar
 from grader.engine import FINE
+from grader.results import write_whole
 
 WORDS = ("passed", "wrong", "error", "forbidden", "timeout", "crashed", "waiting", "todo")
 MOST = 2_000                # characters of one text
@@ -36,10 +36,10 @@ def write(out: Path, cells: list[dict], manifest: dict) -> None:
     (out / "feedback").mkdir(parents=True, exist_ok=True)
     feedback = pen.get_template("feedback.html")
     for name, own in students.items():
-        _write_whole(out / "feedback" / pages[name], feedback.render(
+        write_whole(out / "feedback" / pages[name], feedback.render(
             student=name, chapters=[_chapter(cell) for cell in own], **_sum(own)))
     chapters = sorted({cell["chapter"] for own in students.values() for cell in own})
-    _write_whole(out / "class.html", pen.get_template("class.html").render(
+    write_whole(out / "class.html", pen.get_template("class.html").render(
         manifest=manifest, pages=pages, stems=chapters, total=_sum(sum(students.values(), [])),
         rows=[{"student": name, **_sum(own), "cells": {cell["chapter"]: cell for cell in own}}
               for name, own in students.items()],
@@ -238,10 +238,3 @@ def _excerpt(file: Path, shared: list[int]) -> list[dict]:
     near = [n for n in range(1, len(lines) + 1) if marked & {n - 1, n, n + 1}][:SHOWN]
     return [{"number": n, "text": _shown(lines[n - 1], 200), "shared": n in marked, "gap": n - 1 not in near}
             for n in near]
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file that appears whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_text(text, "utf-8")
-    os.replace(draft, path)

@@ -9,15 +9,7 @@ import torch
 from grader import chapters
 
 EVIDENCE = chapters.ROOT / "assets" / "evidence"
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the scripts have it: with tensors this small, a second thread only waits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _script(name: str):

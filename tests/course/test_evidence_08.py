@@ -4,11 +4,11 @@ import csv
 import importlib.util
 
 import pytest
-import torch
 
 from grader import chapters
 
 EVIDENCE = chapters.ROOT / "assets" / "evidence"
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -22,15 +22,6 @@ def script():
 @pytest.fixture(scope="module")
 def texts(script):
     return script.text_windows()
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the script has it: with tensors this small, a second thread only waits."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def _rows(name: str) -> list[dict]:

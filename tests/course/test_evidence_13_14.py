@@ -10,16 +10,8 @@ import torch
 from grader import chapters
 
 EVIDENCE = chapters.ROOT / "assets" / "evidence"
+pytestmark = pytest.mark.usefixtures("one_thread")
 OTHER_TEXT = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="recorded on the manual of Python 3.11")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """As the scripts have it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def compare(script: dict, name: str, again: dict) -> None:

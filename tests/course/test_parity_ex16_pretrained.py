@@ -68,15 +68,8 @@ MODELS = {
     "qwen3-windows": lambda: Qwen3ForCausalLM(Qwen3Config(
         **COMMON, head_dim=8, use_sliding_window=True, sliding_window=5, max_window_layers=1)),
 }
+pytestmark = pytest.mark.usefixtures("one_thread")
 EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def hugging(name: str):
