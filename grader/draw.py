@@ -70,9 +70,10 @@ class Draw:
         Matrices get std 1/√fan_in (std 1 saturates softmax and hides mistakes), vectors
         named `weight` lie near 1 and all other vectors near 0.1.
         """
+        random = numpy.random.RandomState()
         with torch.no_grad():
             for name, parameter in sorted(module.named_parameters(remove_duplicate=False)):
-                random = numpy.random.RandomState(seed_of(self.seed, name))
+                random.seed(seed_of(self.seed, name))       # a new one would take a hundred times as long
                 if parameter.dim() > 1:
                     values = self._normal(random, parameter.shape, 1 / math.sqrt(parameter.shape[-1]))
                 else:

@@ -10,6 +10,7 @@ sockets and shared memory. Both walls need only what bubblewrap needs, user name
 import ctypes
 import errno
 import itertools
+import json
 import mmap
 import os
 import re
@@ -85,46 +86,57 @@ def around(command: list[str], desks: str) -> list[str]:
 
 
 class Desks:
-    """A folder of desks."""
+    """A folder of desks: one for each submission, and one of what all of a chapter's submissions share."""
 
     def __init__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="desks-")
         self.path = os.path.realpath(self._folder.name)
         self._numbers = itertools.count(1)
+        self._shared: dict[str, Desk] = {}
 
-    def lay(self, scan: dict) -> "Desk":
-        """A new desk with what a worker has to read for this request."""
-        return Desk(Path(self.path, str(next(self._numbers))), scan)
+    def lay(self, scan: dict) -> tuple["Desk", "Desk", dict]:
+        """(a new desk with the submission, the one it shares with others, the request with their paths).
+
+        The first holds the submission's own files; the second the chapters before it, and the checks' files.
+        """
+        own, folder = self._new(), Path(scan["fallback"])
+        for file in sorted(folder.glob("*.py"))[:MAX_FILES]:
+            if file.is_file() and not file.is_symlink() and file.stat().st_size <= MAX_FILE:
+                own.copy(file)
+        earlier = {stem: Path(path) for stem, path in scan["folders"].items() if Path(path) != folder}
+        name = json.dumps([scan["tests"], {stem: str(path) for stem, path in earlier.items()}])
+        if name not in self._shared:
+            shared = self._shared[name] = self._new()
+            for stem, path in earlier.items():
+                shared.copy(path / f"{stem}.py", "earlier")
+            for number, test in enumerate(scan["tests"]):
+                shared.copy(Path(test["path"]), f"tests/{number}")
+        shared = self._shared[name]
+        return own, shared, {**scan, "fallback": str(own.path), "folders": {
+            stem: str(shared.path / "earlier" if stem in earlier else own.path) for stem in scan["folders"]}, "tests": [
+            {**test, "path": str(shared.path / f"tests/{number}" / Path(test["path"]).name)}
+            for number, test in enumerate(scan["tests"])]}
+
+    def _new(self) -> "Desk":
+        return Desk(Path(self.path, str(next(self._numbers))))
 
     def close(self) -> None:
         self._folder.cleanup()
 
 
 class Desk:
-    """Copies of what one worker may read: the submission, the chapters before it, and the checks' files.
+    """A folder with copies of what a worker may read. copies: what each of them is a copy of."""
 
-    scan: the request that names them, with their paths here. copies: what each of them is a copy of.
-    """
-
-    def __init__(self, path: Path, scan: dict):
+    def __init__(self, path: Path):
         self.path, self.copies = path, {}
-        own = Path(scan["fallback"])
-        for file in sorted(own.glob("*.py"))[:MAX_FILES]:
-            if file.is_file() and not file.is_symlink() and file.stat().st_size <= MAX_FILE:
-                self._copy(file, "own")
-        self.scan = {**scan, "fallback": str(path / "own"), "folders": {
-            stem: str(path / "own") if Path(folder) == own else self._copy(Path(folder, f"{stem}.py"), "earlier")
-            for stem, folder in scan["folders"].items()}, "tests": [
-            {**test, "path": f"{self._copy(Path(test['path']), f'tests/{number}')}/{Path(test['path']).name}"}
-            for number, test in enumerate(scan["tests"])]}
+        path.mkdir()
 
-    def _copy(self, file: Path, into: str) -> str:
-        """Copy a file onto the desk; returns the folder there."""
+    def copy(self, file: Path, into: str = ".") -> None:
+        """Put a copy of a file onto the desk."""
         copy = self.path / into / file.name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
         self.copies[copy] = file
-        return str(copy.parent)
 
     def clear(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -133,32 +145,33 @@ class Desk:
 # -- in a worker ---------------------------------------------------------------------------------
 
 
-def confine(desk: str) -> None:
-    """The second wall, around the calling process. It cannot be undone."""
+def confine(*desks: str) -> None:
+    """The second wall, around the calling process, which may read these desks. It cannot be undone."""
     import resource
     mapped = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY, mapped + MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU, CPU + 5))
-    _hide(desk)
+    _hide(desks)
     resource.setrlimit(resource.RLIMIT_NPROC, (THREADS, THREADS))       # root is exempt
     _give_up_capabilities()
     _refuse_calls()
-    os.chdir(desk)
+    os.chdir(desks[0])
 
 
-def _hide(desk: str) -> None:
-    """Leave of the desks this one, of /proc the processor's description, and a small private folder to write in."""
-    desks, user, group = os.path.dirname(desk), os.getuid(), os.getgid()
+def _hide(own: tuple[str, ...]) -> None:
+    """Leave of the desks one's own, of /proc the processor's description, and a small private folder to write in."""
+    desks, user, group = os.path.dirname(own[0]), os.getuid(), os.getgid()
     _call("unshare", _NEW_USER | _NEW_MOUNTS)
     for name, line in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         Path("/proc/self", name).write_text(line)
     _call("mount", b"none", b"/", None, _WITH_ALL_BELOW | _PRIVATE, None)
-    own = os.open(desk, os.O_PATH)
+    held = {desk: os.open(desk, os.O_PATH) for desk in own}
     _memory(desks, 4096)
-    os.mkdir(desk)
-    _call("mount", b"/proc/self/fd/%d" % own, desk.encode(), None, _BIND, None)
+    for desk, number in held.items():
+        os.mkdir(desk)
+        _call("mount", b"/proc/self/fd/%d" % number, desk.encode(), None, _BIND, None)
+        os.close(number)
     _call("mount", None, desks.encode(), None, _REMOUNT | _READ_ONLY | _NO_SUID | _NO_DEVICES, None)
-    os.close(own)
     _memory(SCRATCH, FILES)
     _memory("/dev/shm", 4096, _READ_ONLY)
     _memory("/proc", 4096, _READ_ONLY)
@@ -217,7 +230,7 @@ def probe(nursery) -> dict[str, bool]:
         desk.mkdir(exist_ok=True)
         secrets = [strangers.name, neighbour, chapter.solution, chapter.mistakes,
                    chapter.tests(), chapter.tests(hidden=True)]
-        worker = nursery.start("worker", desk)
+        worker = nursery.start("worker", [str(desk)])
         try:
             return worker.ask("probe", PROBING, room="", secrets=list(map(str, secrets)))[0]["layers"]
         finally:

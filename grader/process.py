@@ -61,27 +61,32 @@ class Nursery:
     """Starts workers: forked from a zygote where that is safe, fresh processes elsewhere.
 
     limit: let none of them take more memory than jail.MEMORY.
-    many: it will serve a class, so its zygote imports what only some checks need.
-    walls: shut them in (see jail); each is then given a desk, and sees nothing else.
+    many: it will serve a class, so its zygote imports what only some checks need, and forks one more
+    for each chapter, which has loaded what that chapter's submissions share.
+    walls: shut them in (see jail); each is then given desks, and sees nothing else.
     """
 
     def __init__(self, fork: bool = CAN_FORK, limit: bool = True, many: bool = False, walls: bool = False):
-        self.fork, self._limit, self._many, self._lock = fork, limit, many, threading.Lock()
+        self.fork, self.many, self._limit, self._lock = fork, many and fork, limit, threading.RLock()
         self.desks = jail.Desks() if walls else None
         self._zygote = None
+        self._lines: dict[str, socket.socket] = {}      # to the zygote, "", and those that it forked, by what they load
         if fork:
             self._start_zygote()
 
     def _start_zygote(self) -> None:
-        self._control, theirs = socket.socketpair()
-        command = _python("zygote", str(theirs.fileno()), *["--many"] * self._many)
+        self._lines[""], theirs = socket.socketpair()
+        command = _python("zygote", str(theirs.fileno()), *["--many"] * self.many)
         self._zygote = subprocess.Popen(
             jail.around(command, self.desks.path) if self.desks else command, pass_fds=[theirs.fileno()],
             env=_environment(), stdin=subprocess.DEVNULL)
         theirs.close()
 
-    def start(self, role: str, desk: Path | None = None) -> "Worker":
-        """A new process in the role of "worker" or "key". desk: what it may read, behind walls."""
+    def start(self, role: str, desks: list[str] = (), ahead: dict | None = None) -> "Worker":
+        """A new process in the role of "worker" or "key".
+
+        desks: what it may read, behind walls. ahead: what it has loaded already (see worker.load_ahead).
+        """
         if not self.fork:
             process = subprocess.Popen(
                 _python(role, *["--limit"] * self._limit), env=_environment(), start_new_session=True,
@@ -90,39 +95,57 @@ class Nursery:
                           process.pid, lambda kill: _wait(process, kill))
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        line = json.dumps(ahead) if ahead else ""
         try:
-            pid = self._request({"do": "fork", "role": role, "limit": self._limit,
-                                 "desk": desk and str(desk)}, theirs)
+            pid = self._request({"do": "fork", "role": role, "limit": self._limit, "desks": list(desks)}, theirs, line)
         finally:
             for fd in theirs:
                 os.close(fd)
         replies, prints = (open(pipe[0], "rb", buffering=0) for pipe in pipes[1:])
-        return Worker(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(pid, kill))
+        return Worker(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(pid, kill, line))
 
-    def _reap(self, pid: int, kill: bool) -> int:
+    def _reap(self, pid: int, kill: bool, line: str) -> int:
         """How a worker ended. Behind walls its number means something else out here: the zygote kills it."""
         if kill and not self.desks:
             _kill(pid)
-        return self._request({"do": "reap", "pid": pid, "kill": kill})
+        return self._request({"do": "reap", "pid": pid, "kill": kill}, line=line)
 
-    def _request(self, message: dict, fds=()) -> int:
-        """One exchange with the zygote; a zygote that a submission has killed is started anew."""
+    def _request(self, message: dict, fds=(), line: str = "") -> int:
+        """One exchange with a zygote; one that a submission has killed is started anew."""
         with self._lock:
             for _ in range(2):
                 with contextlib.suppress(OSError):
-                    socket.send_fds(self._control, [json.dumps(message).encode()], list(fds))
-                    if answer := self._control.recv(64):
-                        return int(answer)
-                self._control.close()
-                self._zygote.wait()
-                self._start_zygote()
+                    if line not in self._lines and message["do"] == "fork":
+                        self._fork_zygote(line)
+                    if line in self._lines:
+                        socket.send_fds(self._lines[line], [json.dumps(message).encode()], list(fds))
+                        if answer := self._lines[line].recv(64):
+                            return int(answer)
+                if line in self._lines:
+                    self._lines.pop(line).close()
+                    if not line:
+                        self._zygote.wait()
+                        self._start_zygote()
                 if message["do"] == "reap":
                     return -signal.SIGKILL
             raise RuntimeError("the grader's zygote does not start; see the messages above")
 
+    def _fork_zygote(self, line: str) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._request({"do": "fork", "role": "zygote", "ahead": json.loads(line)}, [theirs.fileno()])
+        self._lines[line] = ours
+
+    def forget(self) -> None:
+        """End the zygotes that have loaded what only some workers need."""
+        with self._lock:
+            for line in list(filter(None, self._lines)):
+                self._lines.pop(line).close()
+
     def close(self) -> None:
+        for line in self._lines.values():
+            line.close()
         if self._zygote:
-            self._control.close()
             self._zygote.wait()
             self._zygote = None
         if self.desks:

@@ -72,12 +72,14 @@ class Place:
     def __init__(self, nursery: Nursery, device: str = "cpu"):
         self._nursery, self._device = nursery, device
         self.desks = nursery.desks                          # where there are walls
-        self.desk: Desk | None = None                       # all that a worker may read behind them
+        self.many = nursery.many
+        self.laid: list[Desk] = []                          # all that a worker may read behind them
+        self.ahead: dict | None = None                      # what it has loaded already
         self.worker: Worker | None = None
 
     def open(self) -> Worker:
         if self.worker is None:
-            self.worker = self._nursery.start("worker", self.desk and self.desk.path)
+            self.worker = self._nursery.start("worker", [str(desk.path) for desk in self.laid], self.ahead)
             if self._device != "cpu":       # its context takes seconds, which no check shall pay for
                 self.worker.ask("start", START, room="", device=self._device)
         return self.worker
@@ -111,6 +113,7 @@ class Submission:
         self.folders = {other.stem: str(self._source(other, own=folder is None))
                         for other in chapters.chapters()}
         self.source = b""
+        self._told: dict | None = None
         self._loaded_in: Worker | None = None
         self._broken: Reply | None = None
         self._last_words = ""
@@ -171,13 +174,16 @@ class Submission:
             self._broken.facts[0] += f", while {self.file.name} was imported"
 
     def _scan(self) -> dict:
-        """What the worker is told of the files; behind walls they are copies on its desk."""
-        scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden)
-        if self.place.desks:
-            if not self.place.desk:
-                self.place.desk = self.place.desks.lay(scan)
-            scan = self.place.desk.scan
-        return scan
+        """What the worker is told of the files; behind walls they are copies on its desks."""
+        if self._told is None:
+            scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden)
+            if self.place.desks:
+                *self.place.laid, scan = self.place.desks.lay(scan)
+            if self.place.many and not self._own:
+                self.place.ahead = {"tests": [test["path"] for test in scan["tests"]], "folders": {
+                    other.stem: scan["folders"][other.stem] for other in chapters.needs(self.chapter)}}
+            self._told = scan
+        return self._told
 
     def _refused(self) -> str:
         """Why a file is not even opened, or ""."""
@@ -224,8 +230,8 @@ class Submission:
             match frame:
                 case {"file": str(file), "line": int(line), "function": str(function)} if 0 < line < 10**6:
                     path = Path(file[:4096].replace("\0", ""))
-                    if self.place.desk:
-                        path = self.place.desk.copies.get(path, path)
+                    for desk in self.place.laid:
+                        path = desk.copies.get(path, path)
                     if (path in known or (path.parent == self.folder and path.suffix == ".py")) \
                             and self._plain(path):
                         found.append(Frame(path, line, function[:200]))
@@ -264,8 +270,8 @@ class Submission:
 
     def close(self) -> None:
         self.place.close()
-        if self.place.desk:
-            self.place.desk.clear()
+        if self.place.laid:
+            self.place.laid[0].clear()
 
 
 def _all(values: list, kind: type) -> bool:

@@ -69,6 +69,30 @@ def limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))        # at 0 a pipe would still be given its memory
 
 
+AHEAD: dict[str, types.ModuleType] = {}     # files of checks that this process was forked with, by their paths
+
+
+def load_ahead(tests: list[str], folders: dict[str, str]) -> None:
+    """In a zygote: load what all submissions to a chapter share, its checks and the chapters that it builds on.
+
+    What fails here fails again in the worker, which says so.
+    """
+    for path in tests:
+        with contextlib.suppress(Exception):
+            AHEAD[path] = checks.load(Path(path))
+    _open_package(folders, os.devnull)
+    for stem in folders:
+        with contextlib.suppress(Exception):
+            importlib.import_module(f"{PACKAGE}.{stem}")
+
+
+def _open_package(folders: dict[str, str], fallback: str) -> None:
+    """Have exercises.exNN_name mean the file in its folder, any other name one in `fallback`."""
+    package = sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
+    package.__path__, package.folders = [fallback], folders
+    loader.install(PACKAGE, folders.get)
+
+
 class Rooms:
     """What a worker serves: one room for a student's file, or one for each known mistake."""
 
@@ -108,7 +132,7 @@ class Room:
         self.chapter, self.folders, self.fallback = chapter, folders, fallback
         self.file, self.device = Path(folders[chapter]) / f"{chapter}.py", device
         for test in tests:
-            module = self.tests[test["file"]] = checks.load(Path(test["path"]))
+            module = self.tests[test["file"]] = AHEAD.get(test["path"]) or checks.load(Path(test["path"]))
             self.forbidden |= getattr(module, "FORBIDDEN", set())
         others = [str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter]
         self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[*(test["path"] for test in tests), *others])
@@ -136,19 +160,16 @@ class Room:
 
         Another room's prerequisites are used again where they are the same files.
         """
-        package = types.ModuleType(PACKAGE)
-        package.__path__ = [self.fallback]
-        package.folders = self.folders
         if another := sys.modules.get(PACKAGE):
-            from beartype._cache.cacheclear import clear_caches
-            clear_caches()      # it would take this room's classes for the other's of that name
             loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith(PACKAGE + ".")}
             if all(another.folders.get(stem) == self.folders.get(stem) for stem in loaded - {self.chapter}):
                 loaded &= {self.chapter}
             for stem in loaded:
                 del sys.modules[f"{PACKAGE}.{stem}"]
-        sys.modules[PACKAGE] = package
-        loader.install(PACKAGE, self.folders.get)
+            if loaded or self.chapter in another.folders:
+                from beartype._cache.cacheclear import clear_caches
+                clear_caches()      # it would take this room's classes for the other's of that name
+        _open_package(self.folders, self.fallback)
         self.impl = importlib.import_module(f"{PACKAGE}.{self.chapter}")
 
     def prepare(self, function: str, dtype: str | None, seed: int, exact: bool = False):

@@ -18,8 +18,12 @@ THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLA
 def main() -> None:
     """Serve fork and reap requests on the socket whose number is the first argument."""
     control = socket.socket(fileno=int(sys.argv[1]))
-    from grader import key, worker
+    from grader import key, worker  # noqa: F401
     _warm("--many" in sys.argv)
+    _serve(control)
+
+
+def _serve(control: socket.socket) -> None:
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     assert threads == 1, f"the zygote must have one thread, it has {threads}"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -35,7 +39,7 @@ def main() -> None:
             child = os.fork()
             if child == 0:
                 control.close()
-                _become(key.main if request["role"] == "key" else worker.main, request, fds)
+                _become(request, fds)
             children.add(child)
             for fd in fds:
                 os.close(fd)
@@ -69,21 +73,24 @@ def _warm(many: bool) -> None:
         torch.arange(2, device="meta") * 2
 
 
-def _become(role, request: dict, fds) -> None:
+def _become(request: dict, fds) -> None:
     """In the child: its own process group, the channel as standard streams, the second wall, then its role."""
+    from grader import jail, key, worker
     try:
         os.setsid()
+        if request["role"] == "zygote":     # one that has more loaded
+            worker.load_ahead(**request["ahead"])
+            _serve(socket.socket(fileno=fds[0]))
+            os._exit(0)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         for target, fd in enumerate(fds):
             os.dup2(fd, target)
             os.close(fd)
         if request["limit"]:
-            from grader.worker import limit_memory
-            limit_memory()          # while it can still see what it has
-        if request["desk"]:
-            from grader.jail import confine
-            confine(request["desk"])
-        role()
+            worker.limit_memory()           # while it can still see what it has
+        if request["desks"]:
+            jail.confine(*request["desks"])
+        {"key": key, "worker": worker}[request["role"]].main()
     except BaseException:
         import traceback
         os.write(2, traceback.format_exc().encode())
