@@ -209,7 +209,10 @@ class Room:
             torch.use_deterministic_algorithms(False)
         for holder, name, value in FLAGS:
             setattr(holder, name, value)
-        torch.manual_seed(seed)
+        if self.device == "cpu":    # torch.manual_seed keeps each call, with its stack, for GPUs that may come to be used
+            torch.default_generator.manual_seed(seed)
+        else:
+            torch.manual_seed(seed)
         random.seed(seed)
         numpy.random.seed(seed)
 
