@@ -19,9 +19,8 @@ BACK_DOORS = ("torch.ops", "torch._C", "torch._VF", "torch._refs", "torch._decom
               "torch.Tensor.__base__", "torch.Tensor.__bases__", "torch.Tensor.__mro__", "torch.Tensor.mro")
 
 
-def uses(source: str, forbidden: set[str]) -> list[tuple[int, str]]:
-    """The (line, name) of every forbidden name in a source, whatever it was imported as."""
-    nodes = list(ast.walk(ast.parse(source)))
+def uses(nodes: list[ast.AST], forbidden: set[str]) -> list[tuple[int, str]]:
+    """The (line, name) of every forbidden name in a source, given as its nodes, whatever it was imported as."""
     alias: dict[str, str] = {}
     found = set()
     banned = forbidden.union(BACK_DOORS)

@@ -177,6 +177,7 @@ class Worker:
         self.pid, self._reap = pid, reap
         self._requests, self._replies, self._prints = requests, replies, prints
         self._inbox: queue.Queue = queue.Queue(4)    # a worker that floods it has to wait
+        self._arrived = b""     # of its replies, and not read yet
         self._output, self._cut, self._count = bytearray(), 0, 0
         self._taking = threading.Lock()
         if POLLS:
@@ -253,9 +254,10 @@ class Worker:
 
     def read(self, n: int) -> bytes:
         """Up to n bytes of its replies; none at their end."""
-        if not self._wait_for(self._replies):
-            return b""
-        return os.read(self._replies.fileno(), min(n, 1 << 20))
+        if not self._arrived and self._wait_for(self._replies):
+            self._arrived = os.read(self._replies.fileno(), 1 << 20)
+        part, self._arrived = self._arrived[:n], self._arrived[n:]
+        return part
 
     def _wait_for(self, stream) -> bool:
         """Until a pipe holds something or its other end is closed; False once this worker has ended.

@@ -137,10 +137,9 @@ class Room:
         others = [str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter]
         self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[*(test["path"] for test in tests), *others])
         try:
-            source = self.file.read_text("utf-8")
-            self.parameters = {node.arg for node in ast.walk(ast.parse(source))
-                               if isinstance(node, ast.arg)}
-            found = forbidden.uses(source, self.forbidden)
+            nodes = list(ast.walk(ast.parse(self.file.read_text("utf-8"))))
+            self.parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
+            found = forbidden.uses(nodes, self.forbidden)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return {}       # loading it will say what is wrong
         return {"forbidden": found} if found else {}

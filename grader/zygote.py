@@ -5,6 +5,7 @@ and touches no CUDA: a fork from a process whose OpenMP pool has started hangs i
 """
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ def _serve(control: socket.socket) -> None:
     threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
     assert threads == 1, f"the zygote must have one thread, it has {threads}"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()         # no child shall look through, and so copy, all that torch has made
     children: set[int] = set()
     while True:
         message, fds, _, _ = socket.recv_fds(control, 4096, 3)

@@ -329,10 +329,10 @@ def test_swiglu_parameters(impl, draw):
 def test_swiglu_default_width(impl, draw):
     """Without d_ff, SwiGLU's width is 8/3 · d_model, rounded up to a multiple of 64.
 
-    A width that is a multiple of 64 already stays: d_model = 192 gives 512. Divide by 64, round
+    A width that is a multiple of 64 already stays: d_model = 48 gives 128. Divide by 64, round
     up to a whole number, multiply by 64.
     """
-    return {f"d_model = {n}": impl.SwiGLU(n).gate.weight.shape[0] for n in (192, 256, 260, 512)}
+    return {f"d_model = {n}": impl.SwiGLU(n).gate.weight.shape[0] for n in (48, 64, 49, 96)}
 
 
 @points(3)
