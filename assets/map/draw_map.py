@@ -17,7 +17,7 @@ sys.path.insert(0, str(HERE.parent.parent))
 
 from grader import chapters  # noqa: E402
 
-WIDTH, HEIGHT = 728, 474
+WIDTH, HEIGHT = 728, 524
 
 # Pale is for where you are not. Amber with a black edge is for where you are: the edge, the
 # bold letters and the pin say it without the colour.
@@ -55,7 +55,14 @@ PARTS = [
     ("15", "generation", 285, 46, 150, 34),
     ("16", "pretrained weights", 54, 434, 216, 34),
     ("14", "training", 420, 434, 130, 34),
+    ("17", "flash attention", 15, 482, 158, 34),
+    ("18", "experts", 189, 482, 94, 34),
+    ("19", "quantization", 297, 482, 134, 34),
+    ("20", "fine-tuning", 445, 482, 122, 34),
+    ("21", "preferences", 581, 482, 140, 34),
 ]
+# What a later chapter puts something else in place of, or works on: lit with it, without a pin.
+CHANGES = {"17": {"09"}, "18": {"08"}, "19": {"03"}, "20": {"03", "14"}, "21": {"14", "15"}}
 # Wires: (chapters that light them, beside 00 which lights all, points, arrow at the end).
 WIRES = [
     ("01", [(LEFT, 138), (LEFT, 163)], True),
@@ -105,12 +112,12 @@ def rectangle(x, y, width, height, fill, lit, radius=8, edge=PALE_EDGE):
             f'fill="{AMBER if lit else fill}" {stroke}/>')
 
 
-def part(label, x, y, width, height, lit):
+def part(label, x, y, width, height, lit, pinned):
     color = INK if lit else PALE_INK
-    middle = x + width / 2 + (5 if lit else 0)
+    middle = x + width / 2 + (5 if pinned else 0)
     return (rectangle(x, y, width, height, FILLS["part"], lit)
             + text(middle, y + height / 2 + 7, label, color=color, bold=lit)
-            + (pin(x, y + height / 2 + 12) if lit else ""))
+            + (pin(x, y + height / 2 + 12) if pinned else ""))
 
 
 def wire(points, arrow, lit):
@@ -165,14 +172,15 @@ def picture(chapter: chapters.Chapter | None) -> str:
 
     None is for who has not set out yet: nothing is lit.
     """
-    shown, title, top = set(), "Map of a transformer", []
+    shown, changed, title, top = set(), set(), "Map of a transformer", []
     if chapter:
         here, name = chapter.number, textwrap.shorten(chapter.title.partition(":")[0], 36, placeholder=" …")
         shown = {here} if here in ON_THE_MAP else {other.number for other in chapters.prerequisites(chapter)}
+        changed = CHANGES.get(here, changed)
         title, top = f"Map of a transformer. You are here: {here} {name}", header(f"{here}  {name}")
 
     def lit(chapter):
-        return chapter in shown
+        return chapter in shown | changed
 
     out, pins = [], []
     frame = path(MODEL, radius=14, closed=True)
@@ -189,14 +197,14 @@ def picture(chapter: chapters.Chapter | None) -> str:
     for kind, chapter, label, x, y, width, height in FRAMES:
         color = INK if lit(chapter) else PALE_INK
         out.append(rectangle(x, y, width, height, FILLS[kind], lit(chapter), 10))
-        middle = x + width / 2 + (5 if lit(chapter) else 0)
+        middle = x + width / 2 + (5 if chapter in shown else 0)
         out.append(text(middle, y + 26, label, 20, color, bold=True))
-        pins += [(x, y + 31)] * lit(chapter)
+        pins += [(x, y + 31)] * (chapter in shown)
     for chapter, points, arrow in sorted(WIRES, key=lambda w: lit(w[0])):
         out.append(wire(points, arrow, lit(chapter) or lit("00")))
     out += [plus(PLUS_1, lit("12") or lit("00")), plus(PLUS_2, lit("12") or lit("00"))]
     for chapter, label, x, y, width, height in PARTS:
-        out.append(part(label, x, y, width, height, lit(chapter)))
+        out.append(part(label, x, y, width, height, lit(chapter), chapter in shown))
     out += ends() + [model_label(lit("13"))]
     pins += [(312, 430)] * lit("13")
     pins += [(208, STREAM - 2)] * lit("00") + [(FEED_FORWARD - 38, 140)] * lit("12")

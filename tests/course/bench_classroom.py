@@ -17,6 +17,7 @@ from pathlib import Path
 from grader import chapters, jail
 from grader.chapters import ROOT, SOLUTIONS
 from grader.engine import Grader
+from tests.course.handed_in import clean, every
 from tests.course.other_graders import CHAPTERS, OTHERS, hand_in, seconds, tool_of, version_of
 
 SIZES, FEW = (20, 40, 60), (2, 6)       # submissions of a run; of a run of nbgrader or otter, two at a time
@@ -121,3 +122,25 @@ def bench_cpu():
             warm = statistics.median(spent(submission) for _ in range(3))
         print(f"all chapters' visible checks: {warm:.2f} s of CPU, import torch {one:.2f} s", flush=True)
         yield f"a submission's CPU, {'behind' if walls else 'without'} walls, against import torch", warm / one, 2
+
+
+def bench_hostile():
+    """The files of hostile/, and as many honest ones of the same chapters, by one grader; what waits until its time is
+    up costs that time besides.
+    """
+    if MISSING:
+        return
+    took, waited = {"honest": 0.0, "hostile": 0.0}, 0.0
+    with Grader(many=True, walls=True) as grader, tempfile.TemporaryDirectory() as folder:
+        for file in every("hostile"):
+            file.write(Path(folder))
+            grader.prepared(grader.prepare(grader.checks(file.chapter)))
+            for kind, handed_in in ("honest", SOLUTIONS), ("hostile", Path(folder)):
+                start = time.perf_counter()
+                verdicts = list(grader.grade(file.chapter, handed_in))
+                took[kind] += time.perf_counter() - start
+                waited += sum(verdict.seconds for verdict in verdicts if verdict.word == "timeout")
+    clean()
+    print(f"honest {took['honest']:.1f} s, hostile {took['hostile']:.1f} s, of which {waited:.1f} s were waited in vain")
+    yield ("grade: time of the hostile files without what they were waited for, against honest ones",
+           (took["hostile"] - waited) / took["honest"], 2)

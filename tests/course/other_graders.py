@@ -1,8 +1,8 @@
 """Other programs that grade a class, on the checks of three chapters: how long nbgrader and otter take.
 
 They are no requirement of the course: BENCH_GRADERS names a virtual environment with them and with
-requirements.txt, or they lie on PATH beside such a Python. They are asked the visible checks, against recorded
-answers, each submission a notebook; two of them are graded at a time.
+requirements.txt, or they lie on PATH beside such a Python. They are asked the same checks as the course's grader, the
+hidden ones too, against recorded answers, each submission a notebook; two of them are graded at a time.
 """
 
 import json
@@ -31,13 +31,13 @@ from grader import chapters, checks
 from grader.draw import Draw
 
 FILE = Path(__file__).with_name("answers.pt")
-tests = cache(lambda stem: checks.load(chapters.find(stem).tests()))
+tests = cache(lambda file: checks.load(chapters.ROOT / file))
 recorded = cache(lambda: torch.load(FILE, weights_only=False))
 
-def ask(names, stem, function, dtype):
+def ask(names, stem, file, function, dtype):
     torch.manual_seed(0)
     impl = SimpleNamespace(**{**names, "__package__": "solutions"})
-    return getattr(tests(stem), function)(impl, Draw(0), *([getattr(torch, dtype)] if dtype else []))
+    return getattr(tests(file), function)(impl, Draw(0), *([getattr(torch, dtype)] if dtype else []))
 
 def agree(a, b):
     assert type(a) is type(b)
@@ -97,7 +97,8 @@ def seconds(tool: str, path: Path, count: int) -> tuple[float, float]:
         folder = Path(name)
         (folder / "checking.py").write_text(CHECKING)
         with Grader() as grader:
-            checks = [(c.chapter, c.function, c.dtype) for chapter in CHAPTERS for c in grader.checks(chapter)]
+            checks = [(c.chapter, c.file, c.function, c.dtype)
+                      for chapter in CHAPTERS for c in grader.checks(chapter, hidden=True)]
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{folder}", "OMP_NUM_THREADS": "1",
                "PATH": f"{path.parent}:{os.environ['PATH']}"}
 

@@ -1,6 +1,7 @@
 """The two walls: what each layer forbids is refused, and the honest get the verdicts that they get without."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -56,15 +57,16 @@ def test_a_mistake_is_named_behind_walls(grader, tmp_path):
 
 
 def test_a_neighbour_and_another_try_leave_nothing(grader, tmp_path):
-    """What a submission writes is gone with its worker, and its desk with the submission."""
+    """What a submission writes is gone with its worker, its desk with the submission; it sees its chapter's desk too."""
     source = ("import os, tempfile\nfrom pathlib import Path\n"
               "print(os.listdir(tempfile.gettempdir()))\nPath(tempfile.gettempdir(), 'left').write_text('x')\n"
               "print('left' in os.listdir(tempfile.gettempdir()), len(os.listdir('..')))\n")
     (tmp_path / "ex03_linear.py").write_text(source + LINEAR.solution.read_text("utf-8"), "utf-8")
     for _ in range(2):
         said = [verdict.output for verdict in grader.grade(LINEAR, tmp_path) if verdict.output]
-        assert said == ["[]\nTrue 1\n"]
-    assert set(os.listdir(grader._cells.desks.path)) <= {"probe", "neighbour"}
+        assert said == ["[]\nTrue 2\n"]
+    left = [folder for folder in Path(grader._cells.desks.path).iterdir() if folder.name not in ("probe", "neighbour")]
+    assert all((folder / "tests").is_dir() and not list(folder.glob("*.py")) for folder in left)
 
 
 def test_without_bubblewrap_it_says_how_to_install_it(monkeypatch):
