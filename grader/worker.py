@@ -208,7 +208,7 @@ class Room:
             torch.use_deterministic_algorithms(False)
         for holder, name, value in FLAGS:
             setattr(holder, name, value)
-        if self.device == "cpu":    # torch.manual_seed keeps each call, with its stack, for GPUs that may come to be used
+        if self.device == "cpu":    # torch.manual_seed keeps each call, with its stack, for GPUs that nobody uses
             torch.default_generator.manual_seed(seed)
         else:
             torch.manual_seed(seed)

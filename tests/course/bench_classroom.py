@@ -141,6 +141,6 @@ def bench_hostile():
                 took[kind] += time.perf_counter() - start
                 waited += sum(verdict.seconds for verdict in verdicts if verdict.word == "timeout")
     clean()
-    print(f"honest {took['honest']:.1f} s, hostile {took['hostile']:.1f} s, of which {waited:.1f} s were waited in vain")
+    print(f"honest {took['honest']:.1f} s, hostile {took['hostile']:.1f} s, {waited:.1f} s of it waited in vain")
     yield ("grade: time of the hostile files without what they were waited for, against honest ones",
            (took["hostile"] - waited) / took["honest"], 2)

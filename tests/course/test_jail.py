@@ -1,6 +1,5 @@
 """The two walls: what each layer forbids is refused, and the honest get the verdicts that they get without."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,7 @@ def test_a_mistake_is_named_behind_walls(grader, tmp_path):
 
 
 def test_a_neighbour_and_another_try_leave_nothing(grader, tmp_path):
-    """What a submission writes is gone with its worker, its desk with the submission; it sees its chapter's desk too."""
+    """What a submission writes is gone with its worker, its desk with the submission; its chapter's desk stays."""
     source = ("import os, tempfile\nfrom pathlib import Path\n"
               "print(os.listdir(tempfile.gettempdir()))\nPath(tempfile.gettempdir(), 'left').write_text('x')\n"
               "print('left' in os.listdir(tempfile.gettempdir()), len(os.listdir('..')))\n")
