@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from docs.lessons import read
 from grader.chapters import Chapter, chapters
+from grader.classroom.links import OPENED
 
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((https?://[^)\s]+)\)")
 PAPER = re.compile(r"arxiv\.org/abs|doi\.org|openreview\.net|proceedings\.|jmlr\.org|\.pdf$|transformer-circuits\.pub")
@@ -36,7 +37,7 @@ def sources() -> list[Source]:
     for chapter in chapters():
         for cell in read(chapter)["cells"]:
             if cell["cell_type"] == "markdown":
-                for address, words, score in _cited("".join(cell["source"])):
+                for address, words, score in _cited(OPENED.sub("", "".join(cell["source"]))):
                     source = found.setdefault(address, Source(address))
                     source.year = source.year or _year(address, words)
                     if chapter not in source.lessons:
