@@ -5,8 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-project = "Build a transformer"
-html_title = project
+project = html_title = "Build a transformer"
+version = "1"
+copyright = "its authors, under the MIT license"
 language = "en"
 smartquotes = False                     # the lessons' own quotes
 
@@ -30,4 +31,15 @@ html_use_index = False
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
+
+if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the book
+    html_theme = "basic"
+    html_theme_options = {"nosidebar": True}
+    html_css_files = ["book.css", *["paper.css"] * tags.has("singlehtml")]      # noqa: F821
+    extensions.remove("sphinx_copybutton")
+    epub_exclude_files = ["_static/site.css", "_static/paper.css"]
+    epub_theme_options = {"relbar1": False, "footer": False}
+    epub_show_urls = "no"
+    epub_tocdup = False
+
 copybutton_selector = "div.cell_input div.highlight pre, div[class*=highlight-]:not(.output) > div.highlight pre"

@@ -11,7 +11,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from docs.book import CHROMIUM
 WRAPPER = """<!doctype html><link rel=icon href="data:,"><pre id=said></pre>
 <iframe id=frame style="border:0;width:%dpx;height:800px" %s></iframe>
 <script>
