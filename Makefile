@@ -45,8 +45,8 @@ pictures: .venv/student       ## draw the maps, the lessons' drawings and the RE
 	for script in assets/flow/draw_*.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/python assets/draw_screen.py
 
-site: .venv/site              ## the lessons as a site, in site/; without the solutions: make site SOLUTIONS=no
-	$(BIN)/python -m docs $(if $(filter no,$(SOLUTIONS)),--no-solutions)
+site: .venv/site              ## the lessons as a site, in site/; make site SOLUTIONS=no BOOK=yes: without solutions, with PDF and EPUB
+	$(BIN)/python -m docs $(if $(filter no,$(SOLUTIONS)),--no-solutions) $(if $(filter yes,$(BOOK)),--book)
 
 links: .venv/student          ## into the lessons: where to open them, from pyproject.toml's Repository
 	$(BIN)/python -m grader.classroom.links

@@ -14,7 +14,8 @@ from sphinx.util import logging
 KATEX = Path(__file__).resolve().parent / "node_modules" / "katex" / "dist"
 # Reads [[equation, whether on a line of its own], …]; writes [[HTML, or what is wrong with it], …].
 SCRIPT = """
-const katex = require(process.argv[1]), output = process.argv[2], all = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const [, katexFile, output] = process.argv, katex = require(katexFile);
+const all = JSON.parse(require("fs").readFileSync(0, "utf8"));
 console.log(JSON.stringify(all.map(([latex, displayMode]) => {
   try { return [katex.renderToString(latex, {displayMode, output}), ""]; }
   catch (error) { return ["", error.message]; }
@@ -35,8 +36,8 @@ def _draw(app, env) -> None:
     where = {_equation(node): (page, node) for page in env.all_docs
              for node in env.get_doctree(page).findall(lambda n: isinstance(n, (nodes.math, nodes.math_block)))}
     try:
-        done = subprocess.run(["node", "-e", SCRIPT, str(KATEX / "katex.min.js"), output], input=json.dumps(list(where)),
-                              capture_output=True, text=True, encoding="utf-8", check=True)
+        done = subprocess.run(["node", "-e", SCRIPT, str(KATEX / "katex.min.js"), output], check=True, text=True,
+                              input=json.dumps(list(where)), capture_output=True, encoding="utf-8")
     except FileNotFoundError as error:
         raise ExtensionError("equations are drawn by KaTeX, which needs node: it is not installed") from error
     except subprocess.CalledProcessError as error:

@@ -14,7 +14,7 @@ DISPLAY = re.compile(r"^\$\$\n.*?\n\$\$$", re.M | re.S)
 EXERCISE = re.compile(r"\]\(\.\./exercises/(ex\d\d_\w+)\.py\)")
 EXERCISE_LINK = re.compile(r"\[([^\]]*)\]\(\.\./exercises/[^)]*\)")
 FOLD = re.compile(r"<details>\s*<summary>(.*?)</summary>\s*(.*?)\s*</details>", re.S)
-CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")          # what a byte-level model may write, and no page can hold
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")      # a model of bytes may write them; no page can hold them
 README = re.compile(r"\]\(\.\./README\.md[^)]*\)")
 SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your own, ask the check below, and read "
             "what it says</summary>\n\n```python\n{}```\n\n</details>")
