@@ -3,7 +3,7 @@ PYTHON ?= python3
 PROMPT ?= The for statement
 BIN := .venv/bin
 
-.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence site
+.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence site links
 
 check: .venv/student          ## grade exercises/ and show the board
 	$(BIN)/python -m grader check
@@ -45,8 +45,11 @@ pictures: .venv/student       ## draw the maps, the lessons' drawings and the RE
 	for script in assets/flow/draw_*.py; do $(BIN)/python $$script || exit 1; done
 	$(BIN)/python assets/draw_screen.py
 
-site: .venv/site              ## the lessons as a site, in site/; without the solutions: make site SOLUTIONS=no
-	$(BIN)/python -m docs $(if $(filter no,$(SOLUTIONS)),--no-solutions)
+site: .venv/site              ## the lessons as a site, in site/; make site SOLUTIONS=no BOOK=yes: without solutions, with PDF and EPUB
+	$(BIN)/python -m docs $(if $(filter no,$(SOLUTIONS)),--no-solutions) $(if $(filter yes,$(BOOK)),--book)
+
+links: .venv/student          ## into the lessons: where to open them, from pyproject.toml's Repository
+	$(BIN)/python -m grader.classroom.links
 
 .venv/student: requirements.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed; name one with make PYTHON=...')"

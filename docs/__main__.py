@@ -10,43 +10,45 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import bibliography, glossary, lessons, pages
+from docs import bibliography, book, glossary, lessons, pages
 from grader.chapters import ROOT, chapters
 
 HERE = Path(__file__).resolve().parent
 
 
-def write_sources(folder: Path, solutions: bool) -> None:
+def write_sources(folder: Path, solutions: bool, with_book: bool) -> None:
     """Everything Sphinx reads: the course's own layout, so that the links within it lead where they did."""
-    shutil.copytree(ROOT / "assets", folder / "assets", ignore=shutil.ignore_patterns("__pycache__", "run"))
-    for name in ("notebooks", "exercises"):
-        (folder / name).mkdir()
     for chapter in chapters():
         lessons.write(chapter, folder, solutions)
         pages.write_exercise(chapter, folder)
-    pages.write_front(folder)
+    pages.write_front(folder, book.NAME if with_book else "")
     glossary.write(folder)
     bibliography.write(folder)
 
 
-def build(out: Path, solutions: bool = True) -> int:
+def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
     """Write the site into a folder, in place of the one that was there; 0 where nothing was wrong.
 
+    with_book: the lessons as a PDF and an EPUB, too, in the same folder.
     A folder that holds something else than a site is left alone: ValueError.
     """
-    from sphinx.cmd.build import main
-
     from docs.equations import KATEX
     if not KATEX.is_dir():
         raise ValueError(f"equations are drawn by KaTeX, which is not in {KATEX}: run npm ci --prefix docs")
+    if with_book and not book.CHROMIUM:
+        raise ValueError("the PDF is printed by Chromium, which is not installed: apt-get install chromium")
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise ValueError(f"{out} holds something else than a site: name another folder")
     with tempfile.TemporaryDirectory() as temporary:
-        source, made = Path(temporary, "source"), Path(temporary, "site")
-        source.mkdir()
-        write_sources(source, solutions)
-        code = main(["-b", "html", "-q", "-W", "--keep-going", "-c", str(HERE),
-                     "-d", str(Path(temporary, "trees")), str(source), str(made)])
+        made = Path(temporary, "site")
+        files = [made / f"{book.NAME}{kind}" for kind in (".epub", ".pdf") if with_book]
+        code = _sphinx("html", made, lambda folder: write_sources(folder, solutions, with_book))
+        if with_book and code == 0:
+            paper = Path(temporary, "epub"), Path(temporary, "page")
+            code = _sphinx("epub", paper[0], book.write_sources) or _sphinx("singlehtml", paper[1], book.write_sources)
+        if code == 0 and with_book:
+            book.bind(paper[0], files[0])
+            book.print_pdf(paper[1] / "index.html", files[1], Path(temporary, "profile"))
         if code == 0:
             if out.exists():
                 shutil.rmtree(out)
@@ -54,13 +56,27 @@ def build(out: Path, solutions: bool = True) -> int:
     return code
 
 
+def _sphinx(builder: str, made: Path, write) -> int:
+    """Run one of Sphinx's builders on sources that `write` writes; its exit code."""
+    from sphinx.cmd.build import main
+
+    source = made.with_name(f"{made.name}-source")
+    for name in ("notebooks", "exercises"):
+        (source / name).mkdir(parents=True)
+    shutil.copytree(ROOT / "assets", source / "assets", ignore=shutil.ignore_patterns("__pycache__", "run"))
+    write(source)
+    return main(["-b", builder, "-t", builder, "-q", "-W", "--keep-going", "-c", str(HERE),
+                 "-d", str(made.with_name(f"{made.name}-trees")), str(source), str(made)])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m docs", description="Write the course as a site.")
     parser.add_argument("out", nargs="?", type=Path, default=ROOT / "site", help="the folder (default: site)")
     parser.add_argument("--no-solutions", action="store_true", help="leave out the folded solutions")
+    parser.add_argument("--book", action="store_true", help="the lessons as a PDF and an EPUB, too")
     options = parser.parse_args()
     try:
-        code = build(options.out.resolve(), not options.no_solutions)
+        code = build(options.out.resolve(), not options.no_solutions, options.book)
     except ValueError as problem:
         print(problem, file=sys.stderr)
         return 2

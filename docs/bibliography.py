@@ -1,12 +1,14 @@
-"""The bibliography: what the lessons link to outside of the course. There is no second list."""
+"""The bibliography: what the lessons link to outside of the course, and how they cite it, or bibliography.toml does."""
 
 import re
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from docs.lessons import read
 from grader.chapters import Chapter, chapters
+from grader.classroom.links import OPENED
 
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((https?://[^)\s]+)\)")
 PAPER = re.compile(r"arxiv\.org/abs|doi\.org|openreview\.net|proceedings\.|jmlr\.org|\.pdf$|transformer-circuits\.pub")
@@ -32,16 +34,19 @@ class Source:
 
 def sources() -> list[Source]:
     """Every address that a lesson links to, each once."""
-    found = {}
+    found, named = {}, tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
     for chapter in chapters():
         for cell in read(chapter)["cells"]:
             if cell["cell_type"] == "markdown":
-                for address, words, score in _cited("".join(cell["source"])):
+                for address, words, score in _cited(OPENED.sub("", "".join(cell["source"]))):
                     source = found.setdefault(address, Source(address))
                     source.year = source.year or _year(address, words)
                     if chapter not in source.lessons:
                         source.lessons.append(chapter)
-                    if score > source.score:
+                    if address in named:
+                        source.words = re.sub(r"\*(.+)\*", rf"[*\1*]({address})", named[address])
+                        source.year = source.year or _year(address, source.words)
+                    elif score > source.score:
                         source.words, source.score = words, score
     return list(found.values())
 
@@ -90,7 +95,8 @@ def write(folder: Path) -> None:
     out = ["# Bibliography", "Everything outside of the course that its lessons link to, and where they do."]
     for heading, chosen in (("Papers, by year", papers), ("Other pages", pages)):
         rows = [f"- {f'**{source.year}** ' if source in papers else ''}{source.words}"
-                f"{'' if source in papers else f' ({urlsplit(source.address).hostname})'}. Lesson "
+                f"{'' if source in papers else f' ({urlsplit(source.address).hostname})'}. "
+                f"Lesson{'s' * (len(source.lessons) > 1)} "
                 + ", ".join(f"[{c.number}](notebooks/{c.notebook.name})" for c in source.lessons)
                 for source in sorted(chosen, key=lambda s: (s.year, s.address) if s in papers else ("", s.address))]
         out += [f"## {heading}", "\n".join(rows)]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-project = "Build a transformer"
-html_title = project
+project = html_title = "Build a transformer"
+version = "1"
+copyright = "its authors, under the MIT license"
 language = "en"
 smartquotes = False                     # the lessons' own quotes
 
@@ -22,12 +23,34 @@ myst_heading_slug_func = "docs.lessons.anchor"
 html_theme = "furo"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["scroll.js"]
 html_favicon = "static/favicon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 html_use_index = False
 html_theme_options = {"navigation_with_keys": True}
-pygments_style = "friendly"
-pygments_dark_style = "monokai"
+
+if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the book
+    html_theme = "basic"
+    html_theme_options = {"nosidebar": True}
+    html_js_files = []
+    html_css_files = ["book.css", *["paper.css"] * tags.has("singlehtml")]      # noqa: F821
+    extensions.remove("sphinx_copybutton")
+    epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js"]
+    epub_theme_options = {"relbar1": False, "footer": False}
+    epub_show_urls = "no"
+    epub_tocdup = False
+
 copybutton_selector = "div.cell_input div.highlight pre, div[class*=highlight-]:not(.output) > div.highlight pre"
+
+
+def _level(app, page, template, context, tree) -> None:
+    """The captions of the contents say which headings they are, as a screen reader needs."""
+    if "furo_navigation_tree" in context:
+        context["furo_navigation_tree"] = context["furo_navigation_tree"].replace(
+            'role="heading"', 'role="heading" aria-level="2"')
+
+
+def setup(app) -> None:
+    app.connect("html-page-context", _level, priority=900)       # after the theme's own

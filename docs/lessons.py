@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 from docs import maps, solutions
@@ -11,6 +12,9 @@ from grader.chapters import Chapter
 MAP = re.compile(r"^!\[([^\]]*)\]\(\.\./assets/map/\d\d\.svg\)$", re.M)
 DISPLAY = re.compile(r"^\$\$\n.*?\n\$\$$", re.M | re.S)
 EXERCISE = re.compile(r"\]\(\.\./exercises/(ex\d\d_\w+)\.py\)")
+EXERCISE_LINK = re.compile(r"\[([^\]]*)\]\(\.\./exercises/[^)]*\)")
+FOLD = re.compile(r"<details>\s*<summary>(.*?)</summary>\s*(.*?)\s*</details>", re.S)
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")      # a model of bytes may write them; no page can hold them
 README = re.compile(r"\]\(\.\./README\.md[^)]*\)")
 SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your own, ask the check below, and read "
             "what it says</summary>\n\n```python\n{}```\n\n</details>")
@@ -23,7 +27,7 @@ def read(chapter: Chapter) -> dict:
 
 def anchor(title: str) -> str:
     """The anchor that Jupyter gives to a heading, which the lessons' links use."""
-    return title.replace("`", "").replace(" ", "-")
+    return re.sub('[`"]', "", title).replace(" ", "-")
 
 
 def outcome(chapter: Chapter) -> str:
@@ -33,18 +37,26 @@ def outcome(chapter: Chapter) -> str:
     return re.match(r".*?[.!?](?=\s|$)", " ".join(last.split()))[0]
 
 
-def write(chapter: Chapter, folder: Path, with_solutions: bool) -> None:
-    """Write the lesson where Sphinx reads it, at the place that it has in the course."""
+def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = False) -> None:
+    """Write the lesson where Sphinx reads it, at the place that it has in the course.
+
+    book: for paper, where nothing folds and the exercises' files have no pages.
+    """
     notebook = read(chapter)
     cells, places = notebook["cells"], solutions.assigned(chapter, notebook["cells"]) if with_solutions else {}
     out = []
     for index, cell in enumerate(cells):
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
+            if book:
+                source = EXERCISE_LINK.sub(r"\1", FOLD.sub(_unfolded, source))
             source = README.sub("](../index.md)", EXERCISE.sub(r"](../exercises/\1.md)", source))
             source = DISPLAY.sub(r"\n\g<0>\n", source)      # a paragraph may touch an equation; not for Sphinx
-            cell["source"] = MAP.sub(lambda found: maps.linked(found[0], "", chapter), source)
-        elif any("image/png" in output.get("data", {}) for output in cell["outputs"]):
+            cell["source"] = source if book else MAP.sub(lambda found: maps.linked(found[0], "", chapter), source)
+        for output in cell.get("outputs", []):
+            if "text" in output:
+                output["text"] = CONTROL.sub("\N{REPLACEMENT CHARACTER}", "".join(output["text"]))
+        if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
             cell["metadata"]["mystnb"] = {"image": {"alt": alt(source)}}
         out.append(cell)
         if parts := places.get(index):
@@ -52,6 +64,11 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool) -> None:
                         "source": SOLUTION.format(solutions.shown(chapter, parts))})
     notebook["cells"] = out
     (folder / "notebooks" / chapter.notebook.name).write_text(json.dumps(notebook), "utf-8")
+
+
+def _unfolded(fold: re.Match) -> str:
+    """What a fold holds, under its words."""
+    return f"**{unescape(re.sub('</?code>', '`', fold[1]))}**\n\n{fold[2]}\n\n"
 
 
 def alt(code: str) -> str:

@@ -9,11 +9,16 @@ from docs import lessons, maps, solutions
 from grader.chapters import ROOT, Chapter, chapters, prerequisites, stub
 
 INTEREST = ("12", "What each depth would say next")       # the figure of the front page: its lesson and its title
+WHOLE = ("The model as a map: text runs in at the upper left, through the blocks along the residual stream, "
+         "and out at the upper right")
 TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 
-def write_front(folder: Path) -> None:
-    """Write the first page and the table of contents, index.md, and the list of exercises."""
+def write_front(folder: Path, book: str) -> None:
+    """Write the first page and the table of contents, index.md, and the list of exercises.
+
+    book: the name of the PDF and the EPUB that lie beside it, "" where there are none.
+    """
     (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
     readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
     everyone = chapters()
@@ -21,13 +26,15 @@ def write_front(folder: Path) -> None:
     out = [readme[0], readme[1],
            f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
            "each is a link to the lesson that builds it.",
-           maps.linked("![The model as a map: text runs in at the upper left, through the blocks along the residual "
-                       "stream, and out at the upper right](assets/map/all.svg)", "notebooks/")]
+           maps.linked(f"![{WHOLE}](assets/map/all.svg)", "notebooks/")]
     out += _interest(folder)
     out += ["## After each lesson", "\n".join(
         f"- [**{chapter.number} · {name(chapter)}.**](notebooks/{chapter.notebook.name}) "
         f"{_moved(lessons.outcome(chapter))}" for chapter in everyone)]
     out += _words()
+    if book:
+        out += ["## To take along",
+                f'The lessons as a book: <a href="{book}.pdf">PDF</a>, <a href="{book}.epub">EPUB</a>.']
     lists = {"Lessons": [f"notebooks/{chapter.notebook.stem}" for chapter in everyone],
              "To look up": ["exercises/index", "glossary", "bibliography", "The pocket model <assets/pocket/README>"]}
     out += [TREE.format(caption, "\n".join(entries)) for caption, entries in lists.items()]
@@ -38,6 +45,19 @@ def write_front(folder: Path) -> None:
     (folder / "exercises" / "index.md").write_text(
         "# Exercises\n\nA file for each lesson, and what you write in it. Each page has the contracts: names, shapes, "
         f"units and errors.\n\n{rows}\n\n```{{toctree}}\n:hidden:\n\n{stems}\n```\n", "utf-8")
+
+
+def write_book(folder: Path) -> None:
+    """Write the first page of the book, and its contents."""
+    readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
+    (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
+    names = {f"notebooks/{chapter.notebook.stem}": chapter.title.rstrip(".") for chapter in chapters()}
+    names |= {"glossary": "Glossary", "bibliography": "Bibliography", "assets/pocket/README": "The pocket model"}
+    contents = "\n".join(f"- [{title}]({entry}.{'ipynb' if 'notebooks' in entry else 'md'})"
+                         for entry, title in names.items())
+    (folder / "index.md").write_text("\n\n".join([
+        readme[0], readme[1], f"![{WHOLE}](assets/map/all.svg)", contents,
+        TREE.replace(":caption: {}\n", "").format("\n".join(names))]) + "\n", "utf-8")
 
 
 def write_exercise(chapter: Chapter, folder: Path) -> None:

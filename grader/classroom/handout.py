@@ -18,7 +18,7 @@ import jinja2
 
 from grader import chapters, record
 from grader.chapters import ROOT, Chapter
-from grader.classroom import leaks
+from grader.classroom import leaks, links
 from grader.engine import Grader
 from grader.submission import CourseError
 
@@ -82,6 +82,7 @@ def _copy(draft: Path, chosen: list[Chapter], given: list[Chapter]) -> None:
         for folder in ["exercises"] + ["stubs"] * (chapter not in given):
             _write(draft / folder / chapter.solution.name, chapters.stub(chapter))
     course = (ROOT / "pyproject.toml").read_text("utf-8")
+    course = re.sub(r"\n\[project\.urls\].*?(?=\n\[)", "", course, flags=re.S)     # there lie the solutions
     _write(draft / "pyproject.toml", course.partition("\n[tool.ruff]")[0])
     torch = re.search(r"(?m)^torch==\S+", (ROOT / "requirements.txt").read_text("utf-8"))[0]
     words = {"table": chapters.table(chosen), "given": given, "torch": torch,
@@ -109,7 +110,7 @@ def _unlink(page: Path, draft: Path) -> None:
     if page.suffix == ".md":
         _write(page, LINK.sub(words, text))
         return
-    lesson = json.loads(text)
+    lesson = json.loads(links.put(text, page.name, ""))
     for cell in lesson["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = LINK.sub(words, "".join(cell["source"])).splitlines(keepends=True)

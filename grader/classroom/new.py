@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from grader import chapters
+from grader.classroom import links
 
 FILES = Path(__file__).parent / "chapter"
 
@@ -30,6 +31,7 @@ def new(number: str, name: str) -> list[Path]:
     chapter = chapters.Chapter(f"ex{number}_{name}")
     texts = {chapters.ROOT / filled(path.relative_to(FILES).as_posix()): filled(path.read_text("utf-8"))
              for path in sorted(FILES.rglob("*.*")) if "__pycache__" not in path.parts}
+    texts[chapter.notebook] = links.put(texts[chapter.notebook], chapter.notebook.name, links.address())
     texts[chapter.exercise] = chapters.make_stub(texts[chapter.solution])
     for path in texts:
         if path.exists():

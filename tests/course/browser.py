@@ -3,7 +3,6 @@
 import html
 import json
 import re
-import shutil
 import subprocess
 import threading
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+from docs.book import CHROMIUM
+
 WRAPPER = """<!doctype html><link rel=icon href="data:,"><pre id=said></pre>
 <iframe id=frame style="border:0;width:%dpx;height:800px" %s></iframe>
 <script>
@@ -20,7 +20,7 @@ async function go() {
   for (const page of %s) {
     await new Promise(loaded => { frame.onload = loaded; frame.src = page; });
     const inside = frame.contentDocument, view = frame.contentWindow;
-    said.push((() => { %s })());
+    said.push(await (async () => { %s })());
   }
   document.getElementById("said").textContent = JSON.stringify(said);
 }
@@ -37,7 +37,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 def served(site: Path, folder: Path):
     """The address of a server on this machine that holds the site, in site/, and what lies in folder."""
     if not (folder / "site").exists():
-        (folder / "site").symlink_to(site, target_is_directory=True)
+        (folder / "site").symlink_to(site.resolve(), target_is_directory=True)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -63,4 +63,4 @@ def dump(address: str, folder: Path) -> subprocess.CompletedProcess:
         [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
          "--enable-logging=stderr", "--virtual-time-budget=120000",
          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--dump-dom", address],
-        capture_output=True, text=True, encoding="utf-8", timeout=300)
+        capture_output=True, text=True, encoding="utf-8", timeout=600)

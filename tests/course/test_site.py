@@ -2,14 +2,17 @@
 
 import importlib.util
 import os
+import posixpath
 import re
 import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 
@@ -21,11 +24,13 @@ for package in ("sphinx", "myst_nb", "furo", "sphinx_copybutton"):
 if not shutil.which("node") or not (ROOT / "docs" / "node_modules" / "katex").is_dir():
     pytest.skip("the site's equations need node, and npm ci --prefix docs", allow_module_level=True)
 
-from docs import bibliography, glossary, lessons, solutions  # noqa: E402
+from docs import __main__ as making  # noqa: E402
+from docs import bibliography, book, glossary, lessons, solutions  # noqa: E402
 from tests.course import browser  # noqa: E402
 
 in_a_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="there is no Chromium to look at the pages with")
 
+AXE = ROOT / "docs" / "node_modules" / "axe-core" / "axe.min.js"
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
 NOT_FETCHED = {"canonical", "next", "prev", "search", "index", "author"}
 
@@ -210,6 +215,35 @@ def test_front_page_says_what_each_lesson_gives(site):
     assert " ".join(sample.split()) in said
 
 
+def test_the_epub_can_be_read_by_a_strict_reader(tmp_path):
+    """Each page is XML, the contents name it, equations are MathML, and nothing is missing or run."""
+    assert making._sphinx("epub", tmp_path / "made", book.write_sources) == 0
+    book.bind(tmp_path / "made", tmp_path / "book.epub")
+    with zipfile.ZipFile(tmp_path / "book.epub") as file:
+        assert file.infolist()[0].filename == "mimetype" and file.infolist()[0].compress_type == zipfile.ZIP_STORED
+        held = {name: file.read(name) for name in file.namelist()}
+    assert {f"notebooks/{chapter.notebook.stem}.xhtml" for chapter in chapters()} <= set(held)
+    listed = re.findall(r'<item [^>]*href="([^"]+)"[^>]*>', held["content.opf"].decode())
+    assert set(listed) == set(held) - {"mimetype", "content.opf", "META-INF/container.xml"}
+    for name in [name for name in held if name.endswith(".xhtml")]:
+        text = held[name].decode()
+        ElementTree.fromstring(re.sub(r"&(?!(lt|gt|amp|quot|apos|#))\w+;", "", text))
+        marked = re.search(rf'<item (?=[^>]*href="{re.escape(name)}")[^>]*mathml', held["content.opf"].decode())
+        assert bool(marked) == ("<math" in text) and "<script" not in text and "details>" not in text
+        for address in re.findall(r'(?:<img[^>]*|<link[^>]*(?:rel="stylesheet")[^>]*)(?:src|href)="([^"]+)"', text):
+            assert posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(address))) in held, address
+    rope = held["notebooks/07_rope.xhtml"].decode()
+    assert "Hint 3" in rope and "A solution. First" not in rope and "return 1 / base **" not in rope
+
+
+@in_a_browser
+def test_a_page_becomes_a_pdf(site, tmp_path):
+    book.print_pdf(site / "bibliography.html", tmp_path / "page.pdf", tmp_path / "profile")
+    printed = (tmp_path / "page.pdf").read_bytes()
+    assert printed.startswith(b"%PDF") and b"/Outlines" in printed
+    assert len(re.findall(rb"/Type /Page\b", printed)) > 1
+
+
 def test_a_folder_that_is_no_site_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     done = subprocess.run([sys.executable, "-m", "docs", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
@@ -249,6 +283,33 @@ def test_pages_are_quiet_and_load_from_their_own_host(site, pages, tmp_path):
     for name in {name for names in loaded for name in names}:
         assert name.startswith(("data:", "http://127.0.0.1:")), name
     assert re.findall(r"CONSOLE.*", console) == []
+
+
+@in_a_browser
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not there: npm ci --prefix docs")
+@pytest.mark.parametrize("place", ["", "exercises", "assets/pocket",
+                                   *[f"notebooks/{chapter.notebook.stem}.html" for chapter in chapters()]])
+def test_axe_finds_nothing_serious(site, pages, place, tmp_path):
+    """In light, and in the dark, where only colours are others."""
+    shutil.copy(AXE, tmp_path)
+    chosen = [page for page in pages if site / place in (page, page.parent)]
+    found, _ = browser.ask(site, chosen, """
+        inside.querySelectorAll("details").forEach(fold => fold.open = true);
+        await new Promise(loaded => {
+            const script = inside.createElement("script");
+            script.onload = loaded; script.src = "/axe.min.js"; inside.head.append(script);
+        });
+        const wrong = [];
+        for (const [theme, rules] of [["light", {}], ["dark", {runOnly: ["color-contrast"]}]]) {
+            inside.body.dataset.theme = theme;
+            const said = await view.axe.run(inside, {resultTypes: ["violations"], ...rules});
+            for (const rule of said.violations)
+                if (["serious", "critical"].includes(rule.impact))
+                    wrong.push([theme, rule.id, rule.nodes.length, rule.nodes[0].html.slice(0, 120)]);
+        }
+        return {asked: view.document.querySelector("article") !== null, wrong};""", tmp_path)
+    assert found and all(page["asked"] for page in found)
+    assert {page.name: said["wrong"] for page, said in zip(chosen, found) if said["wrong"]} == {}
 
 
 @in_a_browser
