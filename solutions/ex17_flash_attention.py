@@ -89,16 +89,16 @@ def flash_attention(
     """
     # BEGIN SOLUTION
     _must_fit(q, k, v, block_q, block_k)
-    dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
+    wide = torch.promote_types(q.dtype, torch.float32)
     q_len, k_len, scale = q.shape[-2], k.shape[-2], q.shape[-1] ** -0.5
     q = rearrange(q, "... (kv_heads groups) q d -> ... kv_heads groups q d", kv_heads=k.shape[-3])
     k, v = k.unsqueeze(-3), v.unsqueeze(-3)             # one for all groups
-    out = q.new_zeros(*q.shape[:-1], v.shape[-1])
-    lse = q.new_full(q.shape[:-1], -torch.inf, dtype=wide)
+    out = q.new_empty(*q.shape[:-1], v.shape[-1])
+    lse = q.new_empty(q.shape[:-1], dtype=wide)
 
     for rows in tiles(q_len, block_q):
         q_tile = q[..., rows, :].to(wide) * scale
-        high = lse[..., rows]                           # the largest score so far: −∞
+        high = q_tile.new_full(q_tile.shape[:-1], -torch.inf)           # the largest score so far
         total = torch.zeros_like(high)                  # Σ e^(score − high)
         mixed = torch.zeros_like(out[..., rows, :], dtype=wide)         # Σ e^(score − high) · value
         for keys in tiles(k_len, block_k):
@@ -116,7 +116,7 @@ def flash_attention(
             high = risen
         out[..., rows, :] = mixed / total.masked_fill(total == 0, 1).unsqueeze(-1)
         lse[..., rows] = high + total.log()
-    return (rearrange(out, "... kv_heads groups q d -> ... (kv_heads groups) q d").to(dtype),
+    return (rearrange(out, "... kv_heads groups q d -> ... (kv_heads groups) q d"),
             rearrange(lse, "... kv_heads groups q -> ... (kv_heads groups) q"))
     # END SOLUTION
 
