@@ -82,7 +82,8 @@ def test_merge_in_any_order(impl, draw):
     """
     q, k, v = _qkv(draw, 2, 9, scale=3.0)
     a, b, c = (_part(q, k[..., keys, :], v[..., keys, :]) for keys in (slice(0, 2), slice(2, 6), slice(6, 9)))
-    return {"(a, b), c": list(impl.merge(*impl.merge(*a, *b), *c)), "a, (b, c)": list(impl.merge(*a, *impl.merge(*b, *c))),
+    return {"(a, b), c": list(impl.merge(*impl.merge(*a, *b), *c)),
+            "a, (b, c)": list(impl.merge(*a, *impl.merge(*b, *c))),
             "c, (b, a)": list(impl.merge(*c, *impl.merge(*b, *a)))}
 
 

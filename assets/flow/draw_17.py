@@ -1,24 +1,61 @@
-"""Draws lesson 17's toy numbers on their way: five numbers, three steps, every value computed here.
+"""Draws lesson 17's toy on its way: one query, six keys in tiles of two, a maximum and a sum that run along.
 
     python assets/flow/draw_17.py
+
+The numbers are computed here from the lesson's q, k and v, in plain Python.
 """
 
-from math import exp, log1p
+from math import exp, inf, sqrt
 
 from pen import arrow, cell, save, text
 
-X = [-4, -1, 0, 1, 4]
-STEPS = {"x": X, "max(x, 0)": [max(x, 0) for x in X], "log(1 + e^−|x|)": [log1p(exp(-abs(x))) for x in X]}
-STEPS["softplus(x)"] = [sum(numbers) for numbers in zip(*list(STEPS.values())[1:])]
+Q = [2, 1, 1, 0]
+K = [[1, 0, 0, 3], [2, 1, 1, 0], [1, 1, 1, 2], [0, 1, -1, 1], [4, 1, 1, 0], [3, 1, 1, 1]]
+V = [[4, 0, 0], [0, 4, 0], [0, 0, 4], [4, 4, 0], [0, 2, 2], [2, 0, 2]]
+TILE, BLUE, AMBER, GREEN, GREY = 2, "#D6EAF5", "#F9D9A0", "#D9EFDF", "#E8E8E8"
 
-text(10, 20, "Five numbers on their way", bold=True)
-for step, (label, numbers) in enumerate(STEPS.items()):
-    top = 34 + 50 * step
-    text(108, top + 17, label, "end")
-    for i, number in enumerate(numbers):
-        words = f"{number:.3f}".rstrip("0").rstrip(".").replace("-", "−")
-        cell(116 + 48 * i, top, 48, 24, words, {0: "#D6EAF5", 3: "#D9EFDF"}.get(step, "#FFFFFF"))
-for x, words in ((140, ""), (236, "add the two"), (332, "")):
-    arrow(x, 160, x, 182)
-    text(x + 8, 176, words, size=12)
-save("17", 222, "Five numbers from −4 to 4: max(x, 0) and log(1 + e^−|x|) of each add up to its softplus")
+
+def main() -> None:
+    scores = [sum(a * b for a, b in zip(Q, key)) / sqrt(len(Q)) for key in K]
+    text(8, 18, "Six scores of one query, two at a time", bold=True)
+    high, total, mixed, y = -inf, 0.0, [0.0] * 3, 30
+    for tile in range(len(K) // TILE):
+        here = range(tile * TILE, (tile + 1) * TILE)
+        risen = max(high, *(scores[j] for j in here))
+        shrink = exp(high - risen)
+        weights = [exp(scores[j] - risen) for j in here]
+        total = total * shrink + sum(weights)
+        mixed = [m * shrink + sum(w * V[j][f] for w, j in zip(weights, here)) for f, m in enumerate(mixed)]
+        said = "start" if high == -inf else "stays: nothing shrinks" if risen == high else f"rises from {high:g} to {risen:g}"
+
+        text(8, y + 18, f"Tile {tile + 1}", bold=True)
+        text(60, y + 18, "scores")
+        text(196, y + 18, "e^(score − maximum)")
+        for n, (j, weight) in enumerate(zip(here, weights)):
+            cell(106 + 38 * n, y + 2, 38, 24, f"{scores[j]:g}", BLUE)
+            cell(196 + 58 * n, y + 26, 58, 24, f"{weight:.3f}", AMBER)
+        text(8, y + 46, f"maximum {risen:g} " + ("" if high == -inf else f"({said})"), size=12)
+        if high not in (-inf, risen):
+            text(8, y + 64, f"e^({high:g} − {risen:g}) = {shrink:.3f}: the old sum and", size=12)
+            text(8, y + 80, "the old mix shrink by this", size=12)
+            y += 30
+        arrow(72, y + 56, 72, y + 74)
+        text(8, y + 94, "sum")
+        cell(40, y + 78, 64, 24, f"{total:.3f}", GREEN, 1.6)
+        text(122, y + 94, "mix")
+        for f, number in enumerate(mixed):
+            cell(152 + 62 * f, y + 78, 62, 24, f"{number:.3f}", GREEN, 1.6)
+        y += 118
+        high = risen
+
+    cell(8, y - 4, 344, 1, "", "#000000", 0)
+    text(8, y + 20, "At the end", bold=True)
+    text(8, y + 44, "out = mix / sum")
+    for f, number in enumerate(mixed):
+        cell(152 + 62 * f, y + 28, 62, 24, f"{number / total:.3f}", GREY, 1.6)
+    text(8, y + 76, "Softmax over all six scores at once gives the same.")
+    save("17", y + 90, "Attention of one query over six keys, in three tiles, with a running maximum, sum and mix")
+
+
+if __name__ == "__main__":
+    main()

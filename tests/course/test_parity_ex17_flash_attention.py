@@ -18,8 +18,9 @@ from solutions.ex17_flash_attention import (
 )
 
 # heads, kv_heads, queries, keys, head_dim, value_dim, causal, block_q, block_k
-CASES = [(4, 4, 65, 65, 16, 16, False, 64, 64), (4, 2, 130, 130, 16, 16, True, 64, 64), (6, 1, 37, 53, 8, 5, True, 16, 8),
-         (2, 2, 1, 100, 8, 8, True, 16, 16), (2, 1, 60, 20, 8, 8, True, 16, 16), (3, 3, 20, 7, 4, 4, False, 8, 3)]
+CASES = [(4, 4, 65, 65, 16, 16, False, 64, 64), (4, 2, 130, 130, 16, 16, True, 64, 64),
+         (6, 1, 37, 53, 8, 5, True, 16, 8), (2, 2, 1, 100, 8, 8, True, 16, 16),
+         (2, 1, 60, 20, 8, 8, True, 16, 16), (3, 3, 20, 7, 4, 4, False, 8, 3)]
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 
 
@@ -39,7 +40,8 @@ def torchs(q, k, v, causal):
 def scores_of(q, k, causal):
     scores = q @ k.repeat_interleave(q.shape[-3] // k.shape[-3], -3).mT / q.shape[-1] ** 0.5
     if causal:
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1 + k.shape[-2] - q.shape[-2]).bool(), -torch.inf)
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool).tril(k.shape[-2] - q.shape[-2])
+        scores = scores.masked_fill(~seen, -torch.inf)
     return scores
 
 

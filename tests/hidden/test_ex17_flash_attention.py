@@ -26,7 +26,8 @@ def test_batch_axes(impl, draw):
         said[f"forward {batch}"] = list(impl.flash_attention(q, k, v, True, 2, 2))
         said[f"backward {batch}"] = _through(impl, (q, k, v), draw(*batch, 2, 5, 2), True, 2, 2)
         said[f"pieces {batch}"] = list(impl.split_decode(q, k, v, 3))
-        said[f"merge {batch}"] = list(impl.merge(draw(*batch, 4, 2), draw(*batch, 4), draw(*batch, 4, 2), draw(*batch, 4)))
+        parts = [draw(*batch, *shape) for shape in ((4, 2), (4,), (4, 2), (4,))]
+        said[f"merge {batch}"] = list(impl.merge(*parts))
     return said
 
 
@@ -76,7 +77,8 @@ def test_wide_scores(impl, draw):
 def test_blind_queries_through_autograd(impl, draw):
     """With more queries than keys and causal, gradients stay finite, and are zeros for blind queries."""
     q, k, v = _inputs(draw, 2, heads=4, kv_heads=2, q_len=9, k_len=4)
-    return {str(blocks): _through(impl, (q, k, v), draw(2, 4, 9, 2), True, *blocks) for blocks in ((2, 3), (5, 2), (16, 16))}
+    return {str(blocks): _through(impl, (q, k, v), draw(2, 4, 9, 2), True, *blocks)
+            for blocks in ((2, 3), (5, 2), (16, 16))}
 
 
 def test_only_some_gradients(impl, draw):
@@ -137,7 +139,8 @@ def test_merge_infinite_differences(impl, draw):
 @needs("triton")
 def test_kernel_of_views(impl, draw):
     """The kernel on views, with grouped heads, batches and odd sizes, causal and not."""
-    q, k, v = draw(2, 21, 4, 6).transpose(1, 2), draw(2, 37, 2, 6).transpose(1, 2), draw(2, 5, 37, 2).permute(0, 3, 2, 1)
+    q, k = draw(2, 21, 4, 6).transpose(1, 2), draw(2, 37, 2, 6).transpose(1, 2)
+    v = draw(2, 5, 37, 2).permute(0, 3, 2, 1)
     return {str(causal): list(impl.flash_kernel(q, k, v, causal, 16, 32)) for causal in (False, True)}
 
 
