@@ -164,7 +164,6 @@ def flash_attention_backward(
     q, out, grad_out = (rearrange(x, stack, kv_heads=k.shape[-3]) for x in (q, out, grad_out))
     lse = rearrange(lse, "... (kv_heads groups) q -> ... kv_heads groups q 1", kv_heads=k.shape[-3])
     k, v = k.unsqueeze(-3), v.unsqueeze(-3)
-    lse = lse.masked_fill(lse == -torch.inf, 0)         # such a query has no weight anywhere
     grad_q, grad_k, grad_v = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
 
     for rows in tiles(q_len, block_q):

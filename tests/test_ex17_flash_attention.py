@@ -249,7 +249,8 @@ def test_forward_skips_the_future(impl, draw):
         with _Counted() as counted:
             impl.flash_attention(*_qkv(draw, 64, 64, 1, 1, 1), causal, 8, 8)
         work.append(counted.work)
-    return {"at most 0.6 of the work": work[1] <= 0.6 * work[0], "all of it without causal": work[0] >= 64 * 64 * 8}
+    return {"at most 0.6 of the work": work[1] <= 0.6 * work[0], "at most 0.8 of it": work[1] <= 0.8 * work[0],
+            "all of it without causal": work[0] >= 64 * 64 * 8}
 
 
 def test_forward_bad_arguments(impl, draw):
@@ -310,7 +311,7 @@ def test_backward_grouped_heads(impl, draw):
 def test_backward_queries_that_see_nothing(impl, draw):
     """A query that sees no key gets a gradient of zeros, and changes no other: no NaN.
 
-    Its lse is −∞, and so are its scores. Put 0 in the place of that lse: e^(−∞ − 0) is 0, as it should be.
+    Its lse is −∞. Set the weights of hidden keys to 0 after the exponential; or put 0 in the place of that lse.
     """
     q, k, v = _qkv(draw, 7, 3)
     return list(impl.flash_attention_backward(q, k, v, *_forward(draw, q, k, v, True), True, 2, 2))
@@ -327,6 +328,18 @@ def test_backward_in_half_precision(impl, draw, dtype):
     return list(impl.flash_attention_backward(q, k, v, out.to(dtype), lse, grad_out.to(dtype), False, 2, 2))
 
 
+@dtypes("bfloat16")
+def test_backward_adds_up_wide(impl, draw, dtype):
+    """Where 600 tiles of queries add to the gradient of a key, the sum is rounded once, at the end.
+
+    bfloat16 has 8 bits: to a sum of 256 it cannot add 1. Collect the gradients in float32.
+    """
+    q, k, v = (x.to(dtype) for x in _qkv(draw, 600, 2, 1, 1, 1, head_dim=2, value_dim=2))
+    out, lse, _ = _forward(draw, q.float(), k.float(), v.float())
+    pull = draw.uniform(*out.shape) + 0.5
+    return impl.flash_attention_backward(q, k, v, out.to(dtype), lse, pull.to(dtype), False, 1, 2)[2]
+
+
 @points(3)
 def test_backward_makes_no_square(impl, draw):
     """Nor does the backward pass make a tensor as large as q · k, or compute tiles in the future.
@@ -341,7 +354,7 @@ def test_backward_makes_no_square(impl, draw):
             impl.flash_attention_backward(q, k, v, *given, causal, 8, 8)
         said[f"made a tensor of q · k numbers, causal={causal}"] = counted.largest >= 64 * 64
         work.append(counted.work)
-    return said | {"at most 0.6 of the work": work[1] <= 0.6 * work[0]}
+    return said | {"at most 0.6 of the work": work[1] <= 0.6 * work[0], "at most 0.8 of it": work[1] <= 0.8 * work[0]}
 
 
 # -- the autograd function

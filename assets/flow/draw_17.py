@@ -26,15 +26,15 @@ def main() -> None:
         weights = [exp(scores[j] - risen) for j in here]
         total = total * shrink + sum(weights)
         mixed = [m * shrink + sum(w * V[j][f] for w, j in zip(weights, here)) for f, m in enumerate(mixed)]
-        said = "start" if high == -inf else "stays: nothing shrinks" if risen == high else f"rises from {high:g} to {risen:g}"
-
+        said = f"maximum {risen:g}" if high == -inf else "maximum stays " + f"{risen:g}" if risen == high else \
+            f"maximum rises: {high:g} to {risen:g}"
         text(8, y + 18, f"Tile {tile + 1}", bold=True)
         text(60, y + 18, "scores")
         text(196, y + 18, "e^(score − maximum)")
         for n, (j, weight) in enumerate(zip(here, weights)):
             cell(106 + 38 * n, y + 2, 38, 24, f"{scores[j]:g}", BLUE)
             cell(196 + 58 * n, y + 26, 58, 24, f"{weight:.3f}", AMBER)
-        text(8, y + 46, f"maximum {risen:g} " + ("" if high == -inf else f"({said})"), size=12)
+        text(8, y + 46, said)
         if high not in (-inf, risen):
             text(8, y + 64, f"e^({high:g} − {risen:g}) = {shrink:.3f}: the old sum and", size=12)
             text(8, y + 80, "the old mix shrink by this", size=12)
