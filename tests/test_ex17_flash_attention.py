@@ -314,7 +314,9 @@ def test_backward_queries_that_see_nothing(impl, draw):
     Its lse is −∞. Set the weights of hidden keys to 0 after the exponential; or put 0 in the place of that lse.
     """
     q, k, v = _qkv(draw, 7, 3)
-    return list(impl.flash_attention_backward(q, k, v, *_forward(draw, q, k, v, True), True, 2, 2))
+    given = _forward(draw, q, k, v, True)
+    return {f"blocks of {block}": list(impl.flash_attention_backward(q, k, v, *given, True, block, 2))
+            for block in (2, 3, 8)}
 
 
 @dtypes("bfloat16", "float16")
