@@ -432,8 +432,16 @@ def test_split_decode_more_pieces_than_keys(impl, draw):
 
 def _kernel(impl, draw, q_len, k_len, causal=False, block_q=16, block_k=16, dtype=torch.float32, **sizes):
     """The kernel's answer, and not what lies in its memory where it wrote nothing."""
-    q, k, v = (x.to(dtype) for x in _qkv(draw, q_len, k_len, **{"heads": 1, "kv_heads": 1, "batch": 1, **sizes}))
+    q, k, v = (_before_nan(x.to(dtype)) for x in _qkv(draw, q_len, k_len, **{"heads": 1, "kv_heads": 1, "batch": 1,
+                                                                            **sizes}))
     return list(impl.flash_kernel(q, k, v, causal, block_q, block_k))
+
+
+def _before_nan(x):
+    """The same numbers, in memory behind which NaN follow."""
+    memory = x.new_full((2, *x.shape), torch.nan)
+    memory[0] = x
+    return memory[0]
 
 
 @points(3)
@@ -453,6 +461,7 @@ def test_kernel_any_lengths(impl, draw):
     """Tiles that reach over the edge load zeros there, count no key there, and store nothing there.
 
     mask= keeps loads and stores inside. A key past the end has the score −∞, not 0. The features are padded too.
+    Behind the end lie NaN here, and 0 · NaN is NaN.
     """
     n = _size(draw, 17, 31)
     return {"lengths": _kernel(impl, draw, n, n + 9, block_k=32, head_dim=16, value_dim=16),
@@ -468,7 +477,10 @@ def test_kernel_causal(impl, draw):
     The program's last query is (i + 1) · BLOCK_Q − 1: the loop over keys ends behind its position.
     """
     n = _size(draw, 33, 47)
-    return {"as many keys": _kernel(impl, draw, n, n, True, head_dim=8),
+    q, k, v = _qkv(draw, 48, 48, 1, 1, 1)
+    v = torch.cat([v[..., :32, :], torch.full_like(v[..., 32:, :], torch.nan)], -2)
+    return {"the last tile, which no other may read, is NaN": impl.flash_kernel(q, k, v, True, 16, 16)[0][..., :32, :],
+            "as many keys": _kernel(impl, draw, n, n, True, head_dim=8),
             "more keys": _kernel(impl, draw, 3, n, True, head_dim=8),
             "fewer keys": _kernel(impl, draw, 20, 3, True, head_dim=8)}
 
