@@ -31,6 +31,7 @@ class Check:
     doc: str
     line: int
     names: frozenset[str]         # every name that its code speaks of, of the chapter's parts too
+    needs: str | None = None      # a package that not everybody has, without which it is not asked
 
     @property
     def name(self) -> str:
@@ -43,6 +44,18 @@ class Check:
     @property
     def hint(self) -> str:
         return self.doc.partition("\n")[2].strip()
+
+    @property
+    def lacking(self) -> str:
+        """What has to be installed before it can be asked, or ""."""
+        return lacking(self.needs)
+
+
+def lacking(package: str | None) -> str:
+    """How to install a package that is not there, or "" where it is; it has a requirements file of its name."""
+    if not package or importlib.util.find_spec(package):
+        return ""
+    return f"this needs {package}: pip install -r requirements-{package}.txt"
 
 
 def _mark(**values):
@@ -69,6 +82,11 @@ def dtypes(*names: str):
 def devices(*names: str):
     """Ask a check only on these devices ('cpu', 'cuda')."""
     return _mark(devices=names)
+
+
+def needs(package: str):
+    """Ask a check only where this package is installed; elsewhere its verdict is "waiting"."""
+    return _mark(needs=package)
 
 
 def tolerance(rtol: float):
@@ -144,7 +162,7 @@ def expand(function, chapter: str, file: str, hidden: bool) -> list[Check]:
     return [
         Check(chapter, function.__name__, dtype, file, hidden, marks.get("points", 1) / len(dtypes),
               tuple(marks.get("devices", ("cpu", "cuda"))), marks.get("rtol"), doc,
-              function.__code__.co_firstlineno, _names(function))
+              function.__code__.co_firstlineno, _names(function), marks.get("needs"))
         for dtype in dtypes
     ]
 

@@ -132,11 +132,11 @@ class Grader:
                 continue
             try:
                 if candidate.file.exists():     # both sides at once, each on a core of its own
-                    waiting = self.prepare(asked)
+                    waiting, ready = self.prepare(asked), [check for check in asked if not check.lacking]
                     try:
-                        for number, check in enumerate(asked, 1):
+                        for number, check in enumerate(ready, 1):
                             if progress:
-                                progress(number, len(asked))
+                                progress(number, len(ready))
                             candidate.ask(check)
                     finally:
                         self.prepared(waiting)
@@ -146,6 +146,13 @@ class Grader:
                     yield verdict
             finally:
                 candidate.close()
+
+    def all_checks(self, chapter: Chapter, hidden: bool = False) -> list[Check]:
+        """The chapter's checks where every one must be asked; CourseError where a package for one is not installed."""
+        for check in (checks := self.checks(chapter, hidden)):
+            if check.lacking:
+                raise CourseError(f"{chapter.stem}: {check.lacking} (or leave the chapter out, with --chapters)")
+        return checks
 
     def warm(self, chapter: Chapter) -> None:
         """Load the chapter's reference and its mistakes, so that the next verdict is quick."""
@@ -161,6 +168,8 @@ class Grader:
         """
         if not candidate.file.exists():
             return _absent(candidate, check)
+        if check.lacking:
+            return Verdict(check, "waiting", [check.lacking])
         reply = candidate.ask(check)
         word, facts = reply.word, reply.facts
         if word == "answer":
@@ -214,8 +223,8 @@ class Grader:
             raise CourseError(f"the trusted side failed: {error}\n{self._key.output()[-2000:]}") from error
 
     def prepare(self, asked: list[Check]) -> int | None:
-        """Have the key ask the reference what it has not been asked; `prepared` waits for it."""
-        new = [check for check in asked if check not in self._known]
+        """Have the key ask the reference what it has not been asked, and can be here; `prepared` waits for it."""
+        new = [check for check in asked if check not in self._known and not check.lacking]
         if not new:
             return None
         chapter = Chapter(new[0].chapter)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grader import chapters
 from grader.chapters import Chapter
-from grader.checks import Check
+from grader.checks import Check, lacking
 from grader.record import Record
 from grader.submission import CourseError, Place, Reply, Submission
 
@@ -42,6 +42,8 @@ def edits(chapter: Chapter, kind: str) -> list[Edit]:
     source, found = chapter.solution.read_text("utf-8"), []
     parts = _Parts(source)
     for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
+        if lacking(entry.get("needs")):     # the checks that see it are not asked here
+            continue
         if source.count(entry["find"]) != 1:
             raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
                               f"{source.count(entry['find'])} times in the solution, not once")
@@ -168,7 +170,8 @@ class Mistakes:
         likeness = self._liken(check, reply, self._near(check))
         fits = likeness["whole"] or likeness["part"] or likeness["size"]
         if len(fits) > 1:
-            more = [other for other in others if other != check and other.hidden <= candidate.hidden]
+            more = [other for other in others
+                    if other != check and other.hidden <= candidate.hidden and not other.lacking]
             fits = self._tell_apart(candidate, more, fits)
         return suspects[fits[0]].edit.words if len(fits) == 1 else ""
 

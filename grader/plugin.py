@@ -101,6 +101,8 @@ def pytest_pyfunc_call(pyfuncitem):
     if check is None:
         pytest.skip(f"not asked on {grader.setting.device}")
     folder = config.getoption("submission")
+    if config.getoption("in_process") and check.lacking:
+        pytest.skip(f"waiting: {check.lacking}")
     if config.getoption("in_process"):
         return _here(config, grader, check, chapter, folder, pyfuncitem.function)
     else:

@@ -73,11 +73,11 @@ def answer(grader: Grader, chapter: str, folder: str) -> list[dict]:
 def plan(grader: Grader, stems: list[str]) -> dict[str, dict]:
     """What a run asks, and behind which walls: {"checks": by chapter, "layers": of the jail}.
 
-    Raises CourseError where the reference cannot answer a check.
+    Raises CourseError where the reference cannot answer a check, or a package that one needs is not installed.
     """
     found = {}
     for stem in stems:
-        checks = grader.checks(Chapter(stem), hidden=True)
+        checks = grader.all_checks(Chapter(stem), hidden=True)
         grader.prepared(grader.prepare(checks))
         found[stem] = [results.of_check(check) for check in checks]
     return {"checks": found, "layers": grader.layers}

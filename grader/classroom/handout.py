@@ -72,6 +72,8 @@ def _copy(draft: Path, chosen: list[Chapter], given: list[Chapter]) -> None:
               and (not re.match(r"\d\d(?!\d)", path.name) or path.name[:2] in numbers)]
     for chapter in chosen:
         files += [chapter.tests(), chapter.notebook]
+        needed = re.findall(r'@needs\("(\w+)"\)', chapter.tests().read_text("utf-8"))
+        files += [ROOT / f"requirements-{package}.txt" for package in needed]
         files += [chapter.solution, chapter.mistakes] if chapter in given else []
     for path in files:
         if path.exists():
@@ -160,7 +162,7 @@ def _unwritten(chapter: Chapter) -> set[str]:
 def _record(grader: Grader, chapter: Chapter, draft: Path) -> None:
     """Ask the reference, and each mistake where it can show, every visible check; keep what they answer."""
     suspects, answers = grader.mistakes.suspects(chapter), []
-    for check in grader.checks(chapter):
+    for check in grader.all_checks(chapter):
         asked = {"file": check.file, "function": check.function, "dtype": check.dtype}
         reply, body = grader.right_answer(check)
         answers.append(({**asked, "mistake": None}, {"answer": reply["answer"], "changed": reply["changed"]}, body))

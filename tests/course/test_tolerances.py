@@ -22,7 +22,7 @@ def test_rounding_takes_a_quarter_of_the_tolerance_at_most(device):
         room = _reference(chapter, device)
         for hidden in (False, True):
             for check in checks.collect(chapter.tests(hidden), chapter.stem, hidden):
-                if check.rtol is None and device in check.devices:
+                if check.rtol is None and device in check.devices and not check.lacking:
                     _measure(room, check, worst)
     assert torch.float32 in worst and torch.bfloat16 in worst
     for dtype, (error, where) in worst.items():
