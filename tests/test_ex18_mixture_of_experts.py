@@ -16,8 +16,12 @@ ENCODER = {**GPT2, "norm_position": "post", "causal": False}
 KINDS = {"Llama": {}, "GPT-2": GPT2, "an encoder": ENCODER}
 
 
+def _config(impl, kind, **changes):
+    return impl.ModelConfig(**{**SIZES, **kind, **changes})
+
+
 def _model(impl, draw, kind, **changes):
-    return draw.fill(impl.Transformer(impl.ModelConfig(**{**SIZES, **kind, **changes}))).eval()
+    return draw.fill(impl.Transformer(_config(impl, kind, **changes))).eval()
 
 
 def _shapes(module):
@@ -169,6 +173,39 @@ def test_bad_router(impl, draw):
             "per_token 0": refused("per_token", 6, 4, 0), "per_token 5": refused("per_token", 6, 4, 5),
             "score": refused("score", 6, 4, 2, score="relu"), "scale": refused("scale", 6, 4, 2, scale=0),
             "x": raises(ValueError, lambda: impl.Router(6, 4, 2)(draw(3, 5)), names="x")}
+
+
+@points(2)
+def test_groups(impl, draw):
+    """Groups are left out before the choice, by score plus bias, and the weights stay those of the scores.
+
+    A group is as good as its two best experts, by score plus bias; hide_groups is given. It goes between
+    adding the bias and topk.
+    """
+    router = draw.fill(impl.Router(7, 12, 3, score="sigmoid", bias=True, scale=2.5, groups=4, kept_groups=2))
+    router.bias.copy_(draw(12, scale=0.5))
+    weights, ids = router(draw(2, 15, 7))
+
+    def refused(name, **options):
+        return raises(ValueError, lambda: impl.Router(7, 12, 3, **options), names=name)
+
+    return {"weights": weights, "ids": ids, "groups of one": refused("groups", groups=12, kept_groups=3),
+            "5 groups": refused("groups", groups=5), "too many kept": refused("kept_groups", groups=4, kept_groups=5),
+            "too few experts": refused("kept_groups", groups=6, kept_groups=1)}
+
+
+def test_scores_that_vanish(impl, draw):
+    """A token whose scores are all 0 gets weights of 0, a huge one finite ones, and no NaN comes of either.
+
+    0 / 0 is NaN. Add something tiny to the sum, such as 1e-20.
+    """
+    said = {}
+    for name, size in (("small", -400.0), ("large", 400.0)):
+        router = impl.Router(1, 4, 2, score="sigmoid").to(draw.device)
+        with torch.no_grad():
+            router.weight.fill_(size)
+        said[name] = router(torch.ones(2, 1, device=draw.device))[0]
+    return said
 
 
 # -- the layer
@@ -366,6 +403,16 @@ def test_router_z_loss(impl, draw):
     return {"loss": loss, "gradient": logits.grad}
 
 
+@dtypes("bfloat16", "float16", "float32")
+def test_losses_are_wide(impl, draw, dtype):
+    """Both losses of half-precision logits are computed and returned in float32.
+
+    torch.promote_types(x.dtype, torch.float32), before softmax and logsumexp.
+    """
+    logits = draw(50, 8, scale=3.0).to(dtype)
+    return {"balance": impl.load_balancing_loss(logits, 2), "z": impl.router_z_loss(logits)}
+
+
 @points(2)
 def test_update_bias(impl, draw):
     """update_bias moves every bias by ± rate: down where the load is above the mean, up below it.
@@ -408,6 +455,20 @@ def test_capacity_and_padding(impl, draw):
     ids, mask = draw(3, 6, 4).topk(2).indices, draw.ints(2, 3, 6).bool()
     return {"masked": impl.capacity_mask(ids, 4, 3, mask), "one row's mask": impl.capacity_mask(ids, 4, 3, mask[0]),
             "does not fit": raises(ValueError, lambda: impl.capacity_mask(ids, 4, 3, mask[:2]), names="mask")}
+
+
+@points(2)
+def test_bias_update_and_padding(impl, draw):
+    """Padding does not count in the load, and a mask that does not fit leaves the bias as it was.
+
+    Hand mask on to expert_load, before the bias is touched.
+    """
+    router, ids = impl.Router(6, 4, 2, bias=True).to(draw.device), draw.ints(4, 3, 5, 2)
+    mask = torch.tensor([[0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1]], dtype=torch.bool, device=draw.device)
+    impl.update_bias(router, ids, 0.5, mask)
+    said = {"bias": router.bias.clone()}
+    said["mask"] = raises(ValueError, lambda: impl.update_bias(router, ids, 0.5, mask[:2]), names="mask")
+    return said | {"after": router.bias}
 
 
 # -- the model
@@ -497,6 +558,24 @@ def test_with_experts_refuses(impl, draw):
     return said | {"as it was": before == [id(block.feed_forward) for block in model.blocks]}
 
 
+def test_where_new_parts_are(impl, draw):
+    """New parts have the dtype, the device and the mode of what they replace.
+
+    Look at a parameter of the old feed-forward, and at its `training`.
+    """
+    said = {}
+    for d_ff in (None, 5):
+        model = _model(impl, draw, {}).to(torch.bfloat16)
+        impl.with_experts(model, 3, 2, d_ff=d_ff)
+        said[f"dtypes, d_ff={d_ff}"] = sorted({str(p.dtype) for p in model.parameters()})
+        said[f"training, d_ff={d_ff}"] = any(part.training for part in model.modules())
+        meta = impl.Transformer(_config(impl, {})).to("meta")
+        impl.with_experts(meta, 3, 2, d_ff=d_ff, bias=True)
+        said[f"devices, d_ff={d_ff}"] = sorted({t.device.type for t in meta.state_dict().values()})
+        said[f"training, kept, d_ff={d_ff}"] = all(part.training for part in meta.modules())
+    return said
+
+
 @points(2)
 def test_count_active(impl, draw):
     """count_active is what one token meets, and all that there is: (active, total).
@@ -504,16 +583,14 @@ def test_count_active(impl, draw):
     Everything but the experts that were not chosen: attention, embeddings and router count in full.
     The feed-forward that the experts replaced is gone.
     """
-    def config(kind, **changes):
-        return impl.ModelConfig(**{**SIZES, **kind, **changes})
-
     mixtral = impl.ModelConfig(vocab_size=32_000, d_model=4096, layers=32, heads=32, kv_heads=8, d_ff=14_336,
                                max_seq_len=32_768)
+    small, five, gpt2 = _config(impl, {}), _config(impl, {}, layers=5), _config(impl, GPT2)
     return {"Mixtral 8x7B": impl.count_active(mixtral, 8, 2, 14_336),
-            "shared, two layers": impl.count_active(config({}, layers=5), 9, 3, 7, shared=2, layers=[1, 4]),
-            "upcycled MLP": impl.count_active(config(GPT2), 4, 2), "upcycled SwiGLU": impl.count_active(config({}), 4, 1),
-            "per_token": raises(ValueError, lambda: impl.count_active(config({}), 4, 5, 7), names="per_token"),
-            "layers": raises(ValueError, lambda: impl.count_active(config({}), 4, 2, 7, layers=[2]), names="layers")}
+            "shared, two layers": impl.count_active(five, 9, 3, 7, shared=2, layers=[1, 4]),
+            "upcycled MLP": impl.count_active(gpt2, 4, 2), "upcycled SwiGLU": impl.count_active(small, 4, 1),
+            "per_token": raises(ValueError, lambda: impl.count_active(small, 4, 5, 7), names="per_token"),
+            "layers": raises(ValueError, lambda: impl.count_active(small, 4, 2, 7, layers=[2]), names="layers")}
 
 
 # -- files

@@ -33,32 +33,6 @@ def test_all_experts(impl, draw):
     return {"y": moe(x), "ids": moe.router(x)[1]}
 
 
-@points(2)
-def test_groups(impl, draw):
-    """Groups are left out before the choice, by score plus bias, and the weights stay those of the scores."""
-    router = draw.fill(impl.Router(7, 12, 3, score="sigmoid", bias=True, scale=2.5, groups=4, kept_groups=2))
-    router.bias.copy_(draw(12, scale=0.5))
-    weights, ids = router(draw(2, 15, 7))
-
-    def refused(name, **options):
-        return raises(ValueError, lambda: impl.Router(7, 12, 3, **options), names=name)
-
-    return {"weights": weights, "ids": ids, "groups of one": refused("groups", groups=12, kept_groups=3),
-            "5 groups": refused("groups", groups=5), "too many kept": refused("kept_groups", groups=4, kept_groups=5),
-            "too few experts": refused("kept_groups", groups=6, kept_groups=1)}
-
-
-def test_scores_that_vanish(impl, draw):
-    """A token whose scores are all 0 gets weights of 0, a huge one finite ones, and no NaN comes of either."""
-    said = {}
-    for name, size in (("small", -400.0), ("large", 400.0)):
-        router = impl.Router(1, 4, 2, score="sigmoid").to(draw.device)
-        with torch.no_grad():
-            router.weight.fill_(size)
-        said[name] = router(torch.ones(2, 1, device=draw.device))[0]
-    return said
-
-
 @dtypes("bfloat16", "float16")
 def test_bias_is_not_cast(impl, draw, dtype):
     """The bias stays in float32 when the module is cast, and small updates are not rounded away."""
@@ -92,12 +66,6 @@ def test_inputs_are_left_alone(impl, draw):
             "names": [*one, *other], "shared, Qwen3": shares_memory(next(iter(other.values())), v)}
 
 
-@dtypes("bfloat16", "float16", "float32")
-def test_losses_are_wide(impl, draw, dtype):
-    """Both losses of half-precision logits are computed and returned in float32."""
-    logits = draw(50, 8, scale=3.0).to(dtype)
-    return {"balance": impl.load_balancing_loss(logits, 2), "z": impl.router_z_loss(logits)}
-
 
 def test_losses_of_any_rank(impl, draw):
     """One token or several layers at once, with a mask of (batch, seq) for all layers."""
@@ -111,16 +79,6 @@ def test_losses_of_any_rank(impl, draw):
         "mask": raises(ValueError, lambda: impl.load_balancing_loss(logits, 2, short), names="mask"),
         "mask, z": raises(ValueError, lambda: impl.router_z_loss(logits, short), names="mask")}
 
-
-@points(2)
-def test_bias_update_and_padding(impl, draw):
-    """Padding does not count in the load, and a mask that does not fit leaves the bias as it was."""
-    router, ids = impl.Router(6, 4, 2, bias=True).to(draw.device), draw.ints(4, 3, 5, 2)
-    mask = torch.tensor([[0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1]], dtype=torch.bool, device=draw.device)
-    impl.update_bias(router, ids, 0.5, mask)
-    said = {"bias": router.bias.clone()}
-    said["mask"] = raises(ValueError, lambda: impl.update_bias(router, ids, 0.5, mask[:2]), names="mask")
-    return said | {"after": router.bias}
 
 
 def test_no_gradient_through_the_bias(impl, draw):
@@ -141,20 +99,6 @@ def test_cached_decoding(impl, draw):
     with torch.no_grad():
         return [model(part, caches=caches) for part in ids.split((3, 1, 2), dim=1)]
 
-
-def test_where_new_parts_are(impl, draw):
-    """New parts have the dtype, the device and the mode of what they replace."""
-    said = {}
-    for d_ff in (None, 5):
-        model = _model(impl, draw).to(torch.bfloat16)
-        impl.with_experts(model, 3, 2, d_ff=d_ff)
-        said[f"dtypes, d_ff={d_ff}"] = sorted({str(p.dtype) for p in model.parameters()})
-        said[f"training, d_ff={d_ff}"] = any(part.training for part in model.modules())
-        meta = impl.Transformer(_config(impl)).to("meta")
-        impl.with_experts(meta, 3, 2, d_ff=d_ff, bias=True)
-        said[f"devices, d_ff={d_ff}"] = sorted({t.device.type for t in meta.state_dict().values()})
-        said[f"training, kept, d_ff={d_ff}"] = all(part.training for part in meta.modules())
-    return said
 
 
 @points(2)
