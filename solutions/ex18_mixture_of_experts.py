@@ -212,10 +212,10 @@ def recorded(model: nn.Module) -> Iterator[list[Routing]]:
     """
     routings: list[Routing] = []
 
-    def keep(router: Router, args: tuple, result: tuple) -> None:
+    def _keep(router: Router, args: tuple, result: tuple) -> None:
         routings.append(Routing(router.logits(args[0]), *result))
 
-    hooks = [part.register_forward_hook(keep) for part in model.modules() if isinstance(part, Router)]
+    hooks = [part.register_forward_hook(_keep) for part in model.modules() if isinstance(part, Router)]
     try:
         yield routings
     finally:
@@ -438,28 +438,28 @@ def moe_from_hf(config_json: dict) -> tuple[ModelConfig, dict]:
     Raises ValueError naming model_type where it is neither, a key that is missing, and what
     config_from_hf refuses.
     """
-    def need(key: str, *others: str) -> object:
+    def _value(key: str, *others: str) -> object:
         found = [config_json[name] for name in (key, *others) if config_json.get(name) is not None]
         _need(bool(found), key, "be in config.json", None)
         return found[0]
 
     kind = config_json.get("model_type")
     _need(kind in ("mixtral", "qwen3_moe"), "model_type", "be 'mixtral' or 'qwen3_moe'", kind)
-    head_dim = config_json.get("head_dim") or need("hidden_size") // need("num_attention_heads")
+    head_dim = config_json.get("head_dim") or _value("hidden_size") // _value("num_attention_heads")
     if kind == "mixtral":
         window, known = config_json.get("sliding_window"), {"rms_norm_eps": 1e-5, "rope_theta": 1e6}
         dense = {"model_type": "qwen3", "sliding_window": window, "use_sliding_window": window is not None,
                  "max_window_layers": 0}
         config = config_from_hf(known | config_json | dense | {"head_dim": head_dim})
         return replace(config, qk_norm=False), {
-            "experts": need("num_local_experts"), "per_token": need("num_experts_per_tok"),
-            "d_ff": need("intermediate_size")}
+            "experts": _value("num_local_experts"), "per_token": _value("num_experts_per_tok"),
+            "d_ff": _value("intermediate_size")}
     dense = {"model_type": "qwen3", "head_dim": head_dim, "max_window_layers": 0}
     config = config_from_hf(config_json | dense)
     step, without = config_json.get("decoder_sparse_step", 1), config_json.get("mlp_only_layers") or []
     return config, {
-        "experts": need("num_experts", "num_local_experts"), "per_token": need("num_experts_per_tok"),
-        "d_ff": need("moe_intermediate_size"), "normalize": bool(config_json.get("norm_topk_prob", False)),
+        "experts": _value("num_experts", "num_local_experts"), "per_token": _value("num_experts_per_tok"),
+        "d_ff": _value("moe_intermediate_size"), "normalize": bool(config_json.get("norm_topk_prob", False)),
         "layers": [n for n in range(config.layers) if n not in without and (n + 1) % step == 0]}
 
 

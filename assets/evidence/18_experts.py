@@ -7,6 +7,10 @@ the same bytes in the same order: the topics of Python's own help(), every tenth
 another version of Python gives slightly other numbers. "dense" and the three mixtures do the same work for a
 token; "dense, wide" has as many parameters as the mixtures, and does far more.
 loads: for each layer, the share of the held-out choices that fell on each expert, times the number of experts.
+dropped: the share of choices without room, if in each 512 tokens an expert takes at most 1.25 times its fair
+share. by byte, for each layer: how often a token's first choice is the one that its byte alone had most often,
+the choices of one half of the held-out text looked up for the other half; commonest: how often it is the choice
+that is the commonest of all.
 It runs on torch's kernels (lesson 13), which takes less time and gives the same but for rounding.
 """
 
@@ -32,6 +36,7 @@ from solutions.ex14_training import (  # noqa: E402
     parameter_groups,
 )
 from solutions.ex18_mixture_of_experts import (  # noqa: E402
+    capacity_mask,
     expert_load,
     load_balancing_loss,
     recorded,
@@ -40,8 +45,8 @@ from solutions.ex18_mixture_of_experts import (  # noqa: E402
 )
 
 TABLE = HERE / "18_experts.csv"
-COLUMNS = ["model", "seed", "held out", "bits per byte", "dropped", "loads", "losses"]
-SEEDS, STEPS, PEAK, BATCH = range(5), 600, 0.01, 16
+COLUMNS = ["model", "seed", "held out", "bits per byte", "loads", "dropped", "by byte", "commonest", "losses"]
+SEEDS, STEPS, PEAK, BATCH = range(5), 600, 0.003, 16
 DENSE = ModelConfig(vocab_size=256, d_model=64, layers=2, heads=4, kv_heads=2, d_ff=32, max_seq_len=32,
                     tie_embeddings=True)
 EXPERTS, PER_TOKEN, WIDTH = 16, 2, 16           # 2 experts of width 16 are the dense model's 32
@@ -90,24 +95,51 @@ def train(name: str, seed: int, text: torch.Tensor, steps: int = STEPS, each=lam
 
 
 @torch.no_grad()
-def loads(model: Transformer, held: torch.Tensor) -> list[list[float]]:
-    """For each layer, each expert's load on the held-out text; 1 is its fair share."""
+def routed(model: Transformer, held: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """The held-out text in rows, and for each layer with experts the ids that its tokens chose."""
     rows = held[:len(held) // DENSE.max_seq_len * DENSE.max_seq_len].view(-1, DENSE.max_seq_len)
     with recorded(model) as routings:
         model(rows)
-    return [(expert_load(r.ids, EXPERTS) * EXPERTS / r.ids.numel()).tolist() for r in routings]
+    return rows, [routing.ids for routing in routings]
+
+
+def load_of(ids: torch.Tensor) -> torch.Tensor:
+    """Each expert's load; 1 is its fair share."""
+    return expert_load(ids, EXPERTS) * EXPERTS / ids.numel()
+
+
+def dropped(ids: torch.Tensor, factor: float = 1.25) -> float:
+    """The share of choices that find no room, with batches as in training."""
+    capacity = int(factor * BATCH * DENSE.max_seq_len * PER_TOKEN / EXPERTS)
+    batches = [batch for batch in ids.split(BATCH) if len(batch) == BATCH]
+    fits = torch.stack([capacity_mask(batch, EXPERTS, capacity) for batch in batches])
+    return 1 - fits.float().mean().item()
+
+
+def by_byte(rows: torch.Tensor, ids: torch.Tensor) -> tuple[float, float]:
+    """How often a byte tells the first choice; how often the commonest expert is it."""
+    half, first = len(rows) // 2, ids[..., 0]
+    counts = torch.zeros(256, EXPERTS).index_put_(
+        (rows[:half].flatten(), first[:half].flatten()), torch.tensor(1.0), accumulate=True)
+    told = counts.argmax(1)[rows[half:]] == first[half:]
+    return told.float().mean().item(), (counts.sum(0).argmax() == first[half:]).float().mean().item()
 
 
 def measure(name: str, seed: int, text: torch.Tensor, held: torch.Tensor) -> dict:
     model, losses = train(name, seed, text)
     held = held[:HELD_OUT]
-    loss, each = evaluate(model, held, DENSE.max_seq_len), loads(model, held)
-    past = [sum(max(load - 1, 0) for load in layer) / EXPERTS for layer in each]    # with room for a fair share
+    loss = evaluate(model, held, DENSE.max_seq_len)
+    rows, layers = routed(model, held)
+    told = [by_byte(rows, ids) for ids in layers]
     means = [sum(losses[i:i + 20]) / 20 for i in range(0, STEPS, 20)]
+
+    def said(numbers) -> str:
+        return " ".join(f"{number:.4f}" for number in numbers)
+
     return dict(zip(COLUMNS, [
         name, str(seed), f"{loss:.4f}", f"{bits_per_byte(loss, len(held) - 1, len(held) - 1):.4f}",
-        f"{sum(past) / len(past):.4f}" if each else "", " ".join(f"{load:.3f}" for layer in each for load in layer),
-        " ".join(f"{mean:.4g}" for mean in means)], strict=True))
+        said(load for ids in layers for load in load_of(ids).tolist()), said(dropped(ids) for ids in layers),
+        said(share for share, _ in told), said(share for _, share in told), said(means)], strict=True))
 
 
 def main() -> None:
