@@ -68,7 +68,7 @@ def test_router_without_normalize(impl, draw):
 
 
 @points(2)
-def test_sigmoid_router(impl, draw):
+def test_router_with_sigmoid(impl, draw):
     """A sigmoid router scores each expert by itself; scale multiplies the weights, normalized or not.
 
     s = sigmoid(W x), no softmax. Then choose, gather, divide by the sum where normalize says so,
@@ -83,7 +83,7 @@ def test_sigmoid_router(impl, draw):
 
 
 @points(2)
-def test_bias_chooses(impl, draw):
+def test_router_bias_chooses(impl, draw):
     """The bias takes part in the choice: ids are those of the largest s + bias.
 
     Add the bias to the scores, and not to the logits, before topk.
@@ -96,7 +96,7 @@ def test_bias_chooses(impl, draw):
 
 
 @points(2)
-def test_bias_does_not_weigh(impl, draw):
+def test_router_bias_does_not_weigh(impl, draw):
     """The bias has no part in the weights: they are the scores at ids, without the bias.
 
     topk of s + bias gives the ids; gather the weights out of s.
@@ -161,7 +161,7 @@ def test_router_gradients(impl, draw):
     return said
 
 
-def test_bad_router(impl, draw):
+def test_router_refuses(impl, draw):
     """Bad sizes, scores and scales raise a ValueError that names the argument.
 
     per_token is at least 1 and at most experts; score is "softmax" or "sigmoid"; scale is above 0.
@@ -176,7 +176,7 @@ def test_bad_router(impl, draw):
 
 
 @points(2)
-def test_groups(impl, draw):
+def test_router_groups(impl, draw):
     """Groups are left out before the choice, by score plus bias, and the weights stay those of the scores.
 
     A group is as good as its two best experts, by score plus bias; hide_groups is given. It goes between
@@ -194,7 +194,7 @@ def test_groups(impl, draw):
             "too few experts": refused("kept_groups", groups=6, kept_groups=1)}
 
 
-def test_scores_that_vanish(impl, draw):
+def test_router_scores_that_vanish(impl, draw):
     """A token whose scores are all 0 gets weights of 0, a huge one finite ones, and no NaN comes of either.
 
     0 / 0 is NaN. Add something tiny to the sum, such as 1e-20.
@@ -242,7 +242,7 @@ def test_moe_state(impl, draw):
 
 
 @points(2)
-def test_routing_options(impl, draw):
+def test_moe_options(impl, draw):
     """What the MoE is told about routing reaches its router.
 
     Hand **routing on to Router.
@@ -253,7 +253,7 @@ def test_routing_options(impl, draw):
 
 
 @points(2)
-def test_shared_experts(impl, draw):
+def test_moe_shared(impl, draw):
     """Every token visits the shared experts, and what they say is added as it is.
 
     No router weight, no scale and no division touches it.
@@ -263,7 +263,7 @@ def test_shared_experts(impl, draw):
 
 
 @points(2)
-def test_uneven_loads(impl, draw):
+def test_moe_uneven_loads(impl, draw):
     """Dropless: all tokens may choose one expert, and an expert may stay without any.
 
     The bias sends every token to experts 1 and 3 of 6. Count with minlength, or experts at the end
@@ -305,7 +305,7 @@ class _Count(TorchDispatchMode):
 
 @points(3)
 @devices("cpu")
-def test_no_loop_over_tokens(impl, draw):
+def test_moe_without_a_loop(impl, draw):
     """Four times the tokens take as many operations: nothing loops over tokens.
 
     A loop over experts is fine. Sort the choices by expert, so that the tokens of one lie side by
@@ -322,7 +322,7 @@ def test_no_loop_over_tokens(impl, draw):
 
 @points(3)
 @devices("cpu")
-def test_same_work(impl, draw):
+def test_moe_same_work(impl, draw):
     """A token costs per_token experts and the router, however many experts there are.
 
     An expert that computes all tokens, to be multiplied by 0 afterwards, gives the right numbers at
@@ -366,7 +366,7 @@ def test_load_balancing_loss(impl, draw):
 
 
 @points(2)
-def test_load_balancing_gradient(impl, draw):
+def test_load_balancing_loss_gradient(impl, draw):
     """The gradient of the loss flows through P: an expert that many chose becomes less likely.
 
     Counts are whole numbers and have none, so a loss made of counts alone trains nothing.
@@ -392,7 +392,7 @@ def test_losses_without_padding(impl, draw):
 
 
 @points(2)
-def test_router_z_loss(impl, draw):
+def test_z_loss(impl, draw):
     """router_z_loss is the mean of logsumexp(logits)², with its gradient.
 
     Square each token's logsumexp first, then take the mean.
@@ -423,7 +423,9 @@ def test_update_bias(impl, draw):
     router = _router(impl, draw, 6, 5, 2, bias=True)
     before, bias = router.bias.clone(), router.bias
     impl.update_bias(router, draw.ints(4, 30, 2))
-    impl.update_bias(router, torch.tensor([[0, 1], [2, 3], [0, 4], [4, 1]], device=draw.device), rate=0.1)
+    loads = [[0, 1], [2, 3], [0, 4], [4, 1]]                # 2 2 1 1 2, and with one more 3 2 1 2 2
+    for rate, ids in ((0.1, loads), (0.03, [*loads, [0, 3]])):
+        impl.update_bias(router, torch.tensor(ids, device=draw.device), rate)
     return {"moved by": router.bias - before, "in place": shares_memory(router.bias, bias)}
 
 
@@ -458,7 +460,7 @@ def test_capacity_and_padding(impl, draw):
 
 
 @points(2)
-def test_bias_update_and_padding(impl, draw):
+def test_update_bias_and_padding(impl, draw):
     """Padding does not count in the load, and a mask that does not fit leaves the bias as it was.
 
     Hand mask on to expert_load, before the bias is touched.
@@ -490,7 +492,7 @@ def test_with_experts(impl, draw):
 
 
 @points(2)
-def test_chosen_layers(impl, draw):
+def test_with_experts_layers(impl, draw):
     """layers says which layers get experts; the others keep their feed-forward and its weights.
 
     Real models keep the first layers dense.
@@ -502,7 +504,7 @@ def test_chosen_layers(impl, draw):
 
 
 @points(3)
-def test_upcycling(impl, draw):
+def test_with_experts_copied(impl, draw):
     """Without d_ff every expert is a copy of the old feed-forward, and the outputs stay as they were.
 
     Weights that sum to 1 mix equal results. copy.deepcopy makes one expert; each needs its own, or
@@ -520,7 +522,7 @@ def test_upcycling(impl, draw):
 
 
 @tolerance(0.06)
-def test_new_experts_start(impl, draw):
+def test_with_experts_start(impl, draw):
     """New experts start as chapter 13 starts a SwiGLU: σ = 0.02, and `down` divided by √(2L) in pre-norm.
 
     SwiGLU's own start is lesson 03's. Draw each Linear's weight anew, then scaled_residual_init
@@ -558,7 +560,7 @@ def test_with_experts_refuses(impl, draw):
     return said | {"as it was": before == [id(block.feed_forward) for block in model.blocks]}
 
 
-def test_where_new_parts_are(impl, draw):
+def test_with_experts_where(impl, draw):
     """New parts have the dtype, the device and the mode of what they replace.
 
     Look at a parameter of the old feed-forward, and at its `training`.
@@ -607,7 +609,7 @@ MIXTRAL = [
 
 
 @points(2)
-def test_convert_qwen3_moe(impl, draw):
+def test_convert_qwen3(impl, draw):
     """convert_qwen3_moe: Qwen3's names, mlp.gate is the router, mlp.experts.N are the experts.
 
     convert_qwen3 does all but the experts; rename the rest. Layers without experts have Qwen3's
