@@ -1,4 +1,4 @@
-"""What lesson 18 quotes: the recorded experiment is there in full, and the start of some of its runs comes out again."""
+"""What lesson 18 quotes: all runs of the experiment are recorded, and the start of some comes out again."""
 
 import csv
 import importlib.util
