@@ -174,10 +174,11 @@ def recorded(model: nn.Module) -> Iterator[list[Routing]]:
     """
     routings: list[Routing] = []
 
-    def _keep(router: Router, args: tuple, result: tuple) -> None:
-        routings.append(Routing(router.logits(args[0]), *result))
+    def _keep(router: Router, args: tuple, kwargs: dict, result: tuple) -> None:
+        routings.append(Routing(router.logits(*args, **kwargs), *result))
 
-    hooks = [part.register_forward_hook(_keep) for part in model.modules() if isinstance(part, Router)]
+    hooks = [part.register_forward_hook(_keep, with_kwargs=True)
+             for part in model.modules() if isinstance(part, Router)]
     try:
         yield routings
     finally:
