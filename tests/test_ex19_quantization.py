@@ -423,9 +423,11 @@ def test_gptq_refuses(impl, draw):
 
 def _block_rows(draw):
     """Rows of two blocks: ordinary numbers, ties, equal sizes of both signs, a block of zeros."""
-    x = draw(5, 64)
+    x = draw(6, 64)
     x[1, :32] = torch.arange(-16, 16) + 0.5
     x[1, 0] = 127
+    x[5, :32] = torch.arange(32) % 15 - 6.5
+    x[5, 20] = 8
     x[2, 32:] = 0
     x[3, :] = x[3, :].clamp(-0.9, 0.9)
     x[3, 7], x[3, 9], x[3, 40], x[3, 50] = -2.0, 2.0, 2.0, -2.0
