@@ -62,7 +62,7 @@ def _file(tensors=None, metadata=None):
 # -- codes, scales and zeros
 
 @points(3)
-def test_quantize(impl, draw):
+def test_codes(impl, draw):
     """quantize: a scale and a zero for each group, and for each weight the nearest code.
 
     scale = (high − low) / (2^bits − 1), zero = round(−low / scale), code = round(weight / scale) +
@@ -74,7 +74,7 @@ def test_quantize(impl, draw):
 
 
 @points(2)
-def test_quantize_symmetric(impl, draw):
+def test_codes_symmetric(impl, draw):
     """symmetric=True: scale = max |weight| / (2^(bits − 1) − 1), and zero is 2^(bits − 1).
 
     At 8 bits the largest size is divided by 127, not by 128: code 128 stands for 0, and 127 codes lie on each
@@ -86,7 +86,7 @@ def test_quantize_symmetric(impl, draw):
 
 
 @points(2)
-def test_quantize_zero_is_exact(impl, draw):
+def test_codes_zero_is_exact(impl, draw):
     """A weight of 0 comes back as exactly 0, also where all other weights of its group are far from it.
 
     low is at most 0 and high at least 0, whatever the weights are: so zero is one of the codes.
@@ -100,7 +100,7 @@ def test_quantize_zero_is_exact(impl, draw):
 
 
 @points(2)
-def test_quantize_group_of_zeros(impl, draw):
+def test_codes_group_of_zeros(impl, draw):
     """A group of zeros has the scale 0, codes equal to its zero, and no NaN.
 
     0 / 0 is NaN. Where the scale is 0, weight / scale counts as 0.
@@ -114,7 +114,7 @@ def test_quantize_group_of_zeros(impl, draw):
     return found
 
 
-def test_quantize_ties(impl, draw):
+def test_codes_ties(impl, draw):
     """Halfway between two codes the even one is taken, on both sides of 0.
 
     torch.round does it. Cutting off decimals rounds toward zero; adding a half first rounds up.
@@ -126,7 +126,7 @@ def test_quantize_ties(impl, draw):
 
 @points(2)
 @dtypes("float32", "bfloat16", "float16", "float64")
-def test_quantize_dtype(impl, draw, dtype):
+def test_codes_dtype(impl, draw, dtype):
     """Scales have w's dtype, and codes are found with the scale as it was rounded to that dtype.
 
     In bfloat16 a scale keeps 8 bits. A code found with the unrounded scale fits a scale that nobody keeps. Compute
@@ -139,7 +139,7 @@ def test_quantize_dtype(impl, draw, dtype):
             "dtypes": [str(x.dtype) for x in (codes, scales, zeros)]}
 
 
-def test_quantize_refuses(impl, draw):
+def test_codes_refuses(impl, draw):
     """bits outside 2 … 8, a group that does not divide the row, and a w that is not finite are ValueErrors.
 
     check_sizes, which is given, refuses bits and group.
