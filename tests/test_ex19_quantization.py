@@ -438,8 +438,8 @@ def _block_rows(draw):
 def test_q8_0(impl, draw):
     """q8_0: for 32 numbers the scale in float16, two bytes, then 32 codes in −127 … 127 as int8.
 
-    Here ties go away from zero, as C's roundf does, and the codes are found with the scale in float32. x.view(torch.uint8)
-    shows the bytes of a float16.
+    Here ties go away from zero, as C's roundf does, and the codes are found with the scale in float32.
+    x.view(torch.uint8) shows the bytes of a float16.
     """
     return {"rows": impl.q8_0(_block_rows(draw)), "one block": impl.q8_0(draw(32, scale=0.02))}
 
@@ -659,12 +659,14 @@ def test_load_refuses_strangers(impl, draw):
         whole = path.read_bytes()
         for cut in (0, 30, len(whole) - 1):
             path.write_bytes(whole[:cut])
-            found[f"cut at {cut if cut < 99 else 'the end'}"] = raises(ValueError, lambda: impl.load(path), names=path.name)
+            where = cut if cut < 99 else "the end"
+            found[f"cut at {where}"] = raises(ValueError, lambda: impl.load(path), names=path.name)
         path.write_bytes(b"PK\x03\x04 a pickle in a zip")
         found["no safetensors"] = raises(ValueError, lambda: impl.load(str(path)), names=path.name)
+    config = json.dumps(asdict(model.config))
     for case, metadata in (("no metadata", None), ("other metadata", {"format": "pt"}),
                            ("no JSON", {"config": "{", "layers": "{}"}),
-                           ("no such layer", {"config": json.dumps(asdict(model.config)), "layers": '{"nothing": [4, 4]}'})):
+                           ("no such layer", {"config": config, "layers": '{"nothing": [4, 4]}'})):
         with _file({"norm.weight": torch.ones(8)}, metadata) as path:
             found[case] = raises(ValueError, lambda: impl.load(path), names=path.name)
     return found

@@ -7,7 +7,9 @@ import gguf
 import numpy as np
 import pytest
 import torch
-from gguf.quants import MXFP4, dequantize as gguf_dequantize, quantize as gguf_quantize
+from gguf.quants import MXFP4
+from gguf.quants import dequantize as gguf_dequantize
+from gguf.quants import quantize as gguf_quantize
 
 from grader import chapters
 from solutions.ex11_kv_cache import KVCache

@@ -145,7 +145,8 @@ def test_quantizing_twice(impl, draw):
 def test_gptq_extremes(impl, draw):
     """gptq of one row, one column, groups of one and of a whole row, one token, 8 and 2 bits."""
     x = draw(30, 3) @ draw(3, 6) + draw(30, 6, scale=0.2)
-    return {"one row": _parts(impl.gptq(draw(1, 6), x, 4, 3)), "one column": _parts(impl.gptq(draw(4, 1), draw(9, 1), 4, 1)),
+    return {"one row": _parts(impl.gptq(draw(1, 6), x, 4, 3)),
+            "one column": _parts(impl.gptq(draw(4, 1), draw(9, 1), 4, 1)),
             "groups of one": _parts(impl.gptq(draw(3, 6), x, 4, 1)),
             "one group, 2 bits": _parts(impl.gptq(draw(3, 6), x, 2, 6)),
             "8 bits": _parts(impl.gptq(draw(3, 6), x, 8, 2)),
@@ -197,7 +198,10 @@ def test_int8_cache_in_half(impl, draw, dtype):
 
 @points(2)
 def test_int8_cache_edges(impl, draw):
-    """A vector of zeros comes back as zeros; a refused update writes nothing; gradients are refused; device is obeyed."""
+    """A vector of zeros comes back as zeros; a refused update writes nothing; gradients are refused.
+
+    Storage is made on the device that is asked for.
+    """
     cache, new = impl.Int8KVCache(1, 1, 4, 3, draw.float, draw.device), draw(1, 1, 2, 3)
     new[0, 0, 1] = 0
     first = [x.clone() for x in cache.update(new, new * 1000)]
