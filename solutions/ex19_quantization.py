@@ -159,12 +159,12 @@ class QuantizedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features, dtype=dtype, device=device)) if bias else None
         # END SOLUTION
 
-    @classmethod
-    def from_linear(cls, linear: Linear, bits: int, group: int, codes: Tensor, scales: Tensor,
+    @staticmethod
+    def from_linear(linear: Linear, bits: int, group: int, codes: Tensor, scales: Tensor,
                     zeros: Tensor) -> "QuantizedLinear":
         """Given: a layer with these codes (not packed), scales and zeros, and linear's own bias."""
         rows, features = linear.weight.shape
-        layer = cls(features, rows, bits, group, linear.bias is not None, linear.weight.dtype, "meta")
+        layer = QuantizedLinear(features, rows, bits, group, linear.bias is not None, linear.weight.dtype, "meta")
         layer.codes = pack_int4(codes) if bits <= 4 else codes
         layer.scales, layer.zeros, layer.bias = scales, zeros, linear.bias
         return layer.train(linear.training)

@@ -214,7 +214,8 @@ def test_quantized_linear_buffers(impl, draw):
     Up to 4 bits two codes share a byte. The bias alone is a Parameter.
     """
     found = {}
-    for bits, bias, dtype in ((8, False, None), (4, True, torch.bfloat16), (3, False, torch.float16)):
+    for bits, bias, dtype in ((8, False, None), (5, False, None), (4, True, torch.bfloat16),
+                              (3, False, torch.float16)):
         layer = impl.QuantizedLinear(12, 5, bits, 4, bias=bias, dtype=dtype, device=draw.device)
         found[f"{bits} bits"] = {
             "tensors": {name: [str(tuple(x.shape)), str(x.dtype), bool((x == 0).all())]
