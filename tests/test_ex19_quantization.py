@@ -111,7 +111,7 @@ def test_codes_group_of_zeros(impl, draw):
     for symmetric in (False, True):
         answer = impl.quantize(w, 4, 4, symmetric)
         found[f"symmetric={symmetric}"] = {**_parts(answer), "back": impl.dequantize(*answer)}
-    return found
+    return {**found, "tiny weights are no zeros": _parts(impl.quantize(w * 1e-12, 4, 4))}
 
 
 def test_codes_ties(impl, draw):
@@ -121,7 +121,9 @@ def test_codes_ties(impl, draw):
     """
     w = torch.tensor([[7.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, -3.5]], device=draw.device)
     other = torch.tensor([[15.0, 0.5, 1.5, 2.5, 3.5, 4.4, 4.6, 0.0]], device=draw.device)
-    return {"symmetric": impl.quantize(w, 4, 8, symmetric=True)[0], "not symmetric": impl.quantize(other, 4, 8)[0]}
+    odd = torch.tensor([[14.0, -1.0, 0.5, 1.5, 2.5, 3.5, -0.5, 0.0]], device=draw.device)
+    return {"symmetric": impl.quantize(w, 4, 8, symmetric=True)[0], "not symmetric": impl.quantize(other, 4, 8)[0],
+            "an odd zero": impl.quantize(odd, 4, 8)[0]}
 
 
 @points(2)
