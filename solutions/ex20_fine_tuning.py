@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from .ex03_linear import Linear
 from .ex05_softmax import cross_entropy
 from .ex08_feedforward import Dropout
-from .ex13_transformer import Transformer
+from .ex13_transformer import ModelConfig, Transformer
 from .ex16_pretrained import read_file, read_json
 
 IGNORED = -100  # a target that is not learned from, as in lesson 14
@@ -188,7 +188,7 @@ def must_be_llama(model: nn.Module) -> None:
 
     GPT-2's file keeps q, k and v in one matrix, so that an adapter for three has no place in it.
     """
-    config = model.config if isinstance(model, Transformer) else None
+    config: ModelConfig | None = model.config if isinstance(model, Transformer) else None
     if config is None or (config.norm, config.feed_forward, config.positions) != ("rms", "swiglu", "rope"):
         raise ValueError("model must be a Transformer like a Llama or Qwen3: RMSNorm, SwiGLU, RoPE")
 
