@@ -170,8 +170,7 @@ def add_lora(
               for name, linear in linears.items() if matches(name, targets)}
     model.requires_grad_(False)
     for name, layer in layers.items():
-        model.set_submodule(name, layer.requires_grad_(True))
-        layer.base.requires_grad_(False)
+        model.set_submodule(name, layer)
     return model
     # END SOLUTION
 
@@ -311,6 +310,7 @@ class Generation(Extension):
     tags = {"generation"}
 
     def parse(self, parser: Any) -> nodes.Node:
+        """What jinja2 calls at the tag: all up to endgeneration, as it is."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)

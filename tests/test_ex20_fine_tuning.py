@@ -229,7 +229,7 @@ def test_add_lora_starts_as_the_model(impl, draw):
     before = model(ids).detach()
     impl.add_lora(model, ("q_proj", "k_proj", "v_proj", "o_proj", "gate", "up", "down"), 2, 4, 0.1)
     layers = impl.lora_layers(model).values()
-    return {"change": model.eval()(ids).detach() - before, "logits": model(ids), "rank, alpha, dropout": sorted(
+    return {"before": before, "after": model.eval()(ids), "rank, alpha, dropout": sorted(
         {f"{layer.rank} {float(layer.alpha)} {layer.dropout.p}" for layer in layers}), "layers": len(layers)}
 
 
@@ -328,7 +328,7 @@ def test_load_lora_gives_back_what_was_saved(impl, draw):
     with _folder() as folder:
         impl.save_lora(model, folder)
         again = impl.load_lora(_model(impl, draw), folder).eval()
-    return {"logits": again(ids), "no difference": model(ids).detach() - again(ids).detach()}
+    return {"saved": model(ids), "loaded": again(ids)}
 
 
 @points(2)
