@@ -71,9 +71,13 @@ class LoRALinear(nn.Module):
         """The sum, or base alone where it is merged; computed in the dtype of A, returned in base's."""
         raise NotImplementedError
 
+    def change(self) -> Float[Tensor, "out_features in_features"]:
+        """(alpha / rank) · B A, which forward adds to base's weight without ever making it."""
+        raise NotImplementedError
+
     @torch.no_grad()
     def merge(self) -> None:
-        """Add (alpha / rank) · B A to base's weight, in place; where it is merged, do nothing.
+        """Add the change to base's weight, in place; where it is merged, do nothing.
 
         The sum is made in the dtype of A and rounded once, to that of the weight.
         """
@@ -83,8 +87,6 @@ class LoRALinear(nn.Module):
     def unmerge(self) -> None:
         """Take away again what merge added, up to rounding; where it is not merged, do nothing."""
         raise NotImplementedError
-
-    raise NotImplementedError
 
 
 def lora_layers(model: nn.Module) -> dict[str, LoRALinear]:
@@ -206,6 +208,7 @@ class Generation(Extension):
     tags = {"generation"}
 
     def parse(self, parser: Any) -> nodes.Node:
+        """What jinja2 calls at the tag: all up to endgeneration, as it is."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)

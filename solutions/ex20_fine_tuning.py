@@ -92,15 +92,21 @@ class LoRALinear(nn.Module):
         return (y + self.alpha / self.rank * (thin @ self.lora_b.T)).to(y.dtype)
         # END SOLUTION
 
+    def change(self) -> Float[Tensor, "out_features in_features"]:
+        """(alpha / rank) · B A, which forward adds to base's weight without ever making it."""
+        # BEGIN SOLUTION
+        return self.alpha / self.rank * (self.lora_b @ self.lora_a)
+        # END SOLUTION
+
     @torch.no_grad()
     def merge(self) -> None:
-        """Add (alpha / rank) · B A to base's weight, in place; where it is merged, do nothing.
+        """Add the change to base's weight, in place; where it is merged, do nothing.
 
         The sum is made in the dtype of A and rounded once, to that of the weight.
         """
         # BEGIN SOLUTION
         if not self.merged:
-            self._add(1)
+            self.base.weight.copy_(self.base.weight + self.change())
         self.merged = True
         # END SOLUTION
 
@@ -109,16 +115,9 @@ class LoRALinear(nn.Module):
         """Take away again what merge added, up to rounding; where it is not merged, do nothing."""
         # BEGIN SOLUTION
         if self.merged:
-            self._add(-1)
+            self.base.weight.copy_(self.base.weight - self.change())
         self.merged = False
         # END SOLUTION
-
-    # BEGIN SOLUTION
-    def _add(self, sign: int) -> None:
-        weight, product = self.base.weight, self.lora_b @ self.lora_a
-        weight.copy_(weight + sign * self.alpha / self.rank * product)
-
-    # END SOLUTION
 
 
 def lora_layers(model: nn.Module) -> dict[str, LoRALinear]:

@@ -172,7 +172,7 @@ def test_layer_refused(impl, draw):
 
 @points(2)
 def test_merge(impl, draw):
-    """merge puts (alpha / rank) · B A into base's weight; the output stays, and nothing is added twice.
+    """merge puts change(), (alpha / rank) · B A, into base's weight; the output stays; nothing is added twice.
 
     In place, and without a gradient. Remember that it is merged: forward then gives base alone, and a
     second merge does nothing.
@@ -182,7 +182,7 @@ def test_merge(impl, draw):
     layer.merge()
     merged = {"weight": layer.base.weight.detach().clone(), "output": layer(x).detach(), "flag": layer.merged}
     layer.merge()
-    return {"before": before, "merged": merged, "twice": layer(x).detach(),
+    return {"change": layer.change(), "before": before, "merged": merged, "twice": layer(x).detach(),
             "the same parameter": layer.base.weight is start, "needs no gradient": not layer.base.weight.requires_grad}
 
 
