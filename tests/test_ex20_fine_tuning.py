@@ -10,7 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from grader import accepts, dtypes, points, raises
 
-FORBIDDEN = {"torch.load", "torch.serialization.load", "transformers.AutoTokenizer", "peft.get_peft_model", "peft.PeftModel",
+FORBIDDEN = {"torch.load", "torch.serialization.load", "transformers.AutoTokenizer", "peft.get_peft_model",
+             "peft.PeftModel",
              "transformers.PreTrainedTokenizerFast", "transformers.utils.chat_template_utils.render_jinja_template"}
 
 SIZES = {"vocab_size": 11, "d_model": 8, "layers": 2, "heads": 2, "kv_heads": 1, "d_ff": 12, "max_seq_len": 32}
@@ -46,7 +47,8 @@ def _write(folder, tensors, **changes):
     """An adapter folder as PEFT writes one, for q_proj of both layers where nothing is changed."""
     folder.mkdir(exist_ok=True)
     save_file({name: tensor.cpu().float() for name, tensor in tensors.items()}, folder / "adapter_model.safetensors")
-    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 3, "lora_dropout": 0.0, "bias": "none",
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 3, "lora_dropout": 0.0,
+              "bias": "none",
               "target_modules": ["q_proj"], "use_dora": False, "rank_pattern": {}, "revision": None, **changes}
     (folder / "adapter_config.json").write_text(json.dumps(config))
     return folder
@@ -239,7 +241,8 @@ def test_add_lora_refused(impl, draw):
     Look at all arguments, make all layers, and only then put them in. A norm is no Linear.
     """
     model = _model(impl, draw)
-    said = {"unknown": _said(lambda: impl.add_lora(model, ["q_proj", "query", "norm1"], 2, 2), "targets", "query", "norm1"),
+    said = {"unknown": _said(lambda: impl.add_lora(model, ["q_proj", "query", "norm1"], 2, 2), "targets", "query",
+                             "norm1"),
             "no targets": raises(ValueError, lambda: impl.add_lora(model, [], 2, 2), names="targets"),
             "part of a word": raises(ValueError, lambda: impl.add_lora(model, ["proj"], 2, 2), names="targets"),
             "rank": raises(ValueError, lambda: impl.add_lora(model, ["q_proj"], 0, 2), names="rank"),
@@ -312,7 +315,8 @@ def test_load_lora(impl, draw):
         with _folder() as folder:
             same = impl.load_lora(model, _write(folder, tensors, target_modules=targets, lora_dropout=0.25)) is model
         layers = impl.lora_layers(model)
-        said[case] = {"same model": same, "wrapped": sorted(layers), "trains": _trains(model), "logits": model.eval()(ids),
+        said[case] = {"same model": same, "wrapped": sorted(layers), "trains": _trains(model),
+                      "logits": model.eval()(ids),
                       "dropout": sorted({layer.dropout.p for layer in layers.values()})}
     return said
 
@@ -345,7 +349,8 @@ def test_load_lora_names_all_that_is_wrong(impl, draw):
     model = _model(impl, draw)
     with _folder() as folder:
         _write(folder, tensors, target_modules=["q_proj", "c_attn"])
-        said = _said(lambda: impl.load_lora(model, folder), lost, bent, "(8, 3)", "(8, 2)", "layers.7", "c_attn", folder.name)
+        said = _said(lambda: impl.load_lora(model, folder), lost, bent, "(8, 3)", "(8, 2)", "layers.7", "c_attn",
+                     folder.name)
     return {"said": said, "wrapped": len(impl.lora_layers(model)), "all trains": len(_trains(model))}
 
 
@@ -355,7 +360,8 @@ def test_load_lora_refuses_other_methods(impl, draw):
     config_problems lists them. DoRA, rsLoRA or ranks of their own would give other numbers in silence.
     """
     model, tensors, said = _model(impl, draw), _tensors(draw), {}
-    for key, value in {"use_dora": True, "use_rslora": True, "rank_pattern": {"q_proj": 4}, "peft_type": "IA3", "bias": "all",
+    for key, value in {"use_dora": True, "use_rslora": True, "rank_pattern": {"q_proj": 4}, "peft_type": "IA3",
+                       "bias": "all",
                        "target_modules": ".*q_proj", "r": 0, "something_new": 1}.items():
         with _folder() as folder:
             _write(folder, tensors, **{key: value})
@@ -394,7 +400,8 @@ def test_render_chat(impl, draw):
 
     Hand the template messages and add_generation_prompt by these names. Nothing is escaped: < stays <.
     """
-    return {"as it is": impl.render_chat(CHAT, impl.CHATML), "to be continued": impl.render_chat(CHAT, impl.CHATML, True),
+    return {"as it is": impl.render_chat(CHAT, impl.CHATML),
+            "to be continued": impl.render_chat(CHAT, impl.CHATML, True),
             "one": impl.render_chat(CHAT[1:2], impl.CHATML, add_generation_prompt=False)}
 
 
@@ -404,7 +411,8 @@ def test_render_chat_white_space(impl, draw):
 
     That is trim_blocks and lstrip_blocks of the environment, as transformers sets them.
     """
-    template = "{% for m in messages %}\n    {% if m.role == 'user' %}\n  U: {{ m.content }}\n    {% endif %}\n{% endfor %}\nend\n"
+    template = ("{% for m in messages %}\n    {% if m.role == 'user' %}\n"
+                "  U: {{ m.content }}\n    {% endif %}\n{% endfor %}\nend\n")
     return {"text": impl.render_chat(CHAT, template)}
 
 
@@ -428,7 +436,8 @@ def test_render_chat_tools(impl, draw):
                 "{% generation %}{{ messages[2].content }}{% endgeneration %}{{ strftime_now('%%') }}"
                 "{% set ns = namespace(n=1) %}{% set ns.n = ns.n + 1 %}{{ ns.n }}")
     return {"text": impl.render_chat(CHAT, template), "refused": _said(
-        lambda: impl.render_chat(CHAT, "{{ raise_exception('Roles must alternate') }}"), "template", "Roles must alternate")}
+        lambda: impl.render_chat(CHAT, "{{ raise_exception('Roles must alternate') }}"), "template",
+        "Roles must alternate")}
 
 
 @points(2)
@@ -569,4 +578,5 @@ def test_sft_loss_refused(impl, draw):
     first = torch.tensor([[True, False, False]] * 2, device=draw.device)
     return {"nothing": raises(ValueError, lambda: impl.sft_loss(logits, ids, ids < 0), names="learn"),
             "the first alone": raises(ValueError, lambda: impl.sft_loss(logits, ids, first), names="learn"),
-            "one token": raises(ValueError, lambda: impl.sft_loss(logits[:, :1], ids[:, :1], ids[:, :1] > -1), names="learn")}
+            "one token": raises(ValueError, lambda: impl.sft_loss(logits[:, :1], ids[:, :1], ids[:, :1] > -1),
+                                names="learn")}

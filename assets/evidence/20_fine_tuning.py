@@ -128,7 +128,8 @@ def main() -> None:
                 writer.writeheader()
                 writer.writerows(rows)
             print(f"20_fine_tuning: {len(rows)} of {len(SETTINGS) * len(SEEDS)}, {setting}, seed {seed}: "
-                  f"{rows[-1]['right, new words']} of {TEST} right, {rows[-1]['bits per byte']} bits per byte", flush=True)
+                  f"{rows[-1]['right, new words']} of {TEST} right, {rows[-1]['bits per byte']} bits per byte",
+                  flush=True)
 
 
 if __name__ == "__main__":

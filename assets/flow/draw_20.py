@@ -54,7 +54,7 @@ pen.text(126, 357, "y", "end")
 pen.text(10, 398, "Merged: the same in one matrix, W + 2 · B A", bold=True)
 row(114, 408, merged[0], GREEN)
 row(114, 436, merged[1], GREEN)
-pen.text(10, 484, f"{number(merged[0][0])} · {X[0]} + {number(merged[0][1])} · {X[1]} + {number(merged[0][2])} · {X[2]} = "
-         f"{number(out[0])}, the first number of y.", size=12)
+terms = " + ".join(f"{number(w)} · {x}" for w, x in zip(merged[0], X, strict=True))
+pen.text(10, 484, f"{terms} = {number(out[0])}, the first number of y.", size=12)
 pen.save("20", 496, "A token goes through a frozen matrix W and, beside it, through two thin matrices A and B; "
          "the two results are added, and can be merged into one matrix")

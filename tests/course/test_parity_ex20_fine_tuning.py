@@ -100,7 +100,8 @@ def test_peft_loads_what_we_save(peft, name, targets, tmp_path):
 
 
 @EVERY_MODEL
-@pytest.mark.parametrize("targets", [["q_proj", "v_proj"], "all-linear", ["model.layers.1.mlp.up_proj", "mlp.down_proj"]])
+@pytest.mark.parametrize("targets", [["q_proj", "v_proj"], "all-linear", ["model.layers.1.mlp.up_proj",
+                                                                          "mlp.down_proj"]])
 def test_we_load_what_peft_saves(peft, name, targets, tmp_path):
     theirs, mine = both(name, tmp_path / "base")
     config = peft.LoraConfig(r=3, lora_alpha=5, lora_dropout=0.2, target_modules=targets, task_type="CAUSAL_LM")
@@ -111,7 +112,8 @@ def test_we_load_what_peft_saves(peft, name, targets, tmp_path):
     assert {layer.dropout.p for layer in lora_layers(mine).values()} == {0.2}
     save_lora(mine, tmp_path / "again")         # and back once more
     base = LlamaForCausalLM if "llama" in name else Qwen3ForCausalLM
-    assert_same(mine, peft.PeftModel.from_pretrained(base.from_pretrained(tmp_path / "base"), tmp_path / "again").eval())
+    theirs = base.from_pretrained(tmp_path / "base")
+    assert_same(mine, peft.PeftModel.from_pretrained(theirs, tmp_path / "again").eval())
 
 
 def test_what_transformers_loads_by_itself(peft, tmp_path):
@@ -170,7 +172,8 @@ def test_bfloat16_keeps_its_adapter_wide_as_peft_does(peft, tmp_path):
 
 
 @pytest.mark.parametrize("changes", [{"use_dora": True}, {"use_rslora": True}, {"rank_pattern": {"q_proj": 1}},
-                                     {"layers_to_transform": [0]}, {"bias": "lora_only"}, {"modules_to_save": ["lm_head"]},
+                                     {"layers_to_transform": [0]}, {"bias": "lora_only"},
+                                     {"modules_to_save": ["lm_head"]},
                                      {"init_lora_weights": "pissa"}, {"target_modules": r".*\.q_proj"}],
                          ids=lambda changes: next(iter(changes)))
 def test_methods_that_are_not_lora_alone_are_refused(peft, changes, tmp_path):
@@ -186,7 +189,8 @@ def test_methods_that_are_not_lora_alone_are_refused(peft, changes, tmp_path):
 
 def test_the_pocket_model_takes_an_adapter_anywhere(peft, tmp_path):
     folder = ROOT / "assets" / "pocket"
-    mine, theirs = load_pretrained(folder, dtype=torch.float32), LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    mine = load_pretrained(folder, dtype=torch.float32)
+    theirs = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     torch.manual_seed(0)
     trained(add_lora(mine, ALL, rank=4, alpha=8))
     with torch.no_grad():
@@ -196,7 +200,8 @@ def test_the_pocket_model_takes_an_adapter_anywhere(peft, tmp_path):
     loaded = peft.PeftModel.from_pretrained(theirs, tmp_path).eval()
     assert_same(mine, loaded)
     prompt = ids(1, 9)
-    assert generate(mine, prompt.tolist(), 12, temperature=0) == generate(mine, prompt.tolist(), 12, temperature=0, use_cache=False)
+    cached, plain = (generate(mine, prompt.tolist(), 12, temperature=0, use_cache=use) for use in (True, False))
+    assert cached == plain
 
 
 @pytest.mark.parametrize("kind", ["GPT-2", "an encoder", "a Llama"])
@@ -235,7 +240,8 @@ def test_any_transformer_learns_by_its_adapter_alone(kind):
 
 LLAMA3 = """\
 {% set loop_messages = messages %}{% for message in loop_messages %}
-{%- set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + message['content'] | trim + '<|eot_id|>' %}
+{%- set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n'
+                + message['content'] | trim + '<|eot_id|>' %}
 {%- if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}
 {{- content }}
 {%- endfor %}
@@ -260,7 +266,8 @@ QWEN3 = """\
 {%- set ns = namespace(multi_step_tool=true, last_query_index=messages|length - 1) %}
 {%- for message in messages[::-1] %}
     {%- set index = (messages|length - 1) - loop.index0 %}
-    {%- if ns.multi_step_tool and message.role == "user" and message.content is string and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
+    {%- if ns.multi_step_tool and message.role == "user" and message.content is string
+          and not(message.content.startswith('<tool_response>') and message.content.endswith('</tool_response>')) %}
         {%- set ns.multi_step_tool = false %}
         {%- set ns.last_query_index = index %}
     {%- endif %}
@@ -317,7 +324,8 @@ STRICT = """\
 {% endfor %}
 """
 TEMPLATES = {"ChatML": CHATML, "Llama 3": LLAMA3, "Qwen3": QWEN3, "strict": STRICT}
-SPICE = ["<|im_end|>", "{{ 7 * 7 }}", "{% if %}", "<think>\nhm\n</think>\n\n", "é", "日本", "🙂", "\n", "\n\n", "  ", "'", '"', "&lt;", "<b>",
+SPICE = ["<|im_end|>", "{{ 7 * 7 }}", "{% if %}", "<think>\nhm\n</think>\n\n", "é", "日本", "🙂", "\n", "\n\n", "  ",
+         "'", '"', "&lt;", "<b>",
          "\\n", "<tool_response>", "</tool_response>", "\u2028"]
 
 
@@ -339,7 +347,8 @@ def chat(rng: random.Random) -> list[dict]:
         if role == "assistant" and rng.random() < 0.3:
             message["reasoning_content"] = words(rng)
         if role == "assistant" and rng.random() < 0.3:
-            message["tool_calls"] = [{"function": {"name": "f", "arguments": {"x": words(rng), "n": rng.random(), "none": None}}}]
+            message["tool_calls"] = [{"function": {"name": "f", "arguments": {"x": words(rng), "n": rng.random(),
+                                                                              "none": None}}}]
         messages.append(message)
     return messages
 
@@ -374,9 +383,11 @@ def test_the_text_of_apply_chat_template(name, tokenizer):
     assert (refused > 50) == (name == "strict") and refused < 450
 
 
-ATTACKS = ["{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}", "{{ messages[0].update(x=1) }}",
+ATTACKS = ["{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ messages.append(1) }}",
+           "{{ messages[0].update(x=1) }}",
            "{{ cycler.__init__.__globals__.os.popen('true').read() }}", "{{ '{0.__class__}'.format(1) }}",
-           "{{ (1).__class__ }}", "{% set ns = namespace(__class__=1) %}", "{% set ns = namespace() %}{% set ns._x = 1 %}",
+           "{{ (1).__class__ }}", "{% set ns = namespace(__class__=1) %}",
+           "{% set ns = namespace() %}{% set ns._x = 1 %}",
            "{{ range(10 ** 9) }}", "{{ lipsum.__globals__ }}", "{% include '/etc/passwd' %}", "{% import 'os' as x %}"]
 
 

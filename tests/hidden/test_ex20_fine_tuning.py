@@ -29,7 +29,8 @@ def _folder():
 
 def _write(folder, tensors, **config):
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, folder / "adapter_model.safetensors")
+    save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()},
+              folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps(
         {"peft_type": "LORA", "r": 2, "lora_alpha": 3, "target_modules": ["k_proj"]} | config))
     return folder
@@ -45,7 +46,8 @@ def test_shapes_and_strides(impl, draw):
     """A LoRALinear takes x of any rank, sizes of 1 and 0, and x that is not contiguous."""
     layer = draw.fill(impl.LoRALinear(impl.Linear(6, 5), 2, 0.5))
     return {"rank 4": layer(draw(2, 1, 3, 6)), "not contiguous": layer(draw(3, 2, 6).transpose(0, 1)),
-            "no rows": layer(draw(0, 6)), "in = out = 1": draw.fill(impl.LoRALinear(impl.Linear(1, 1), 1, 2.0))(draw(3, 1))}
+            "no rows": layer(draw(0, 6)),
+            "in = out = 1": draw.fill(impl.LoRALinear(impl.Linear(1, 1), 1, 2.0))(draw(3, 1))}
 
 
 @dtypes("float64")
@@ -95,7 +97,8 @@ def test_a_step_of_training(impl, draw):
         optimizer.step()
         said[f"step {step}"] = sorted({name.rpartition(".")[2] for name, p in model.named_parameters()
                                        if not torch.equal(p, before[name])})
-    return said | {"has no gradient": sorted({name.rpartition(".")[2] for name, p in model.named_parameters() if p.grad is None})}
+    return said | {"has no gradient": sorted({name.rpartition(".")[2] for name, p in model.named_parameters()
+                                              if p.grad is None})}
 
 
 def test_draws_are_torchs_own(impl, draw):
@@ -122,8 +125,10 @@ def test_device_of_base(impl, draw):
 def test_other_models(impl, draw):
     """add_lora works on GPT-2, on an encoder, and on one layer by its whole name; and merging keeps the logits."""
     said, ids = {}, draw.ints(13, 2, 6)
-    for case, changes, targets in (("GPT-2", GPT2, ["q_proj", "up"]), ("encoder", ENCODER, ["attention.o_proj", "down"]),
-                                   ("Qwen3", {"qk_norm": True, "head_dim": 6, "kv_heads": 1}, ["v_proj", "blocks.2.feed_forward.gate"])):
+    for case, changes, targets in (("GPT-2", GPT2, ["q_proj", "up"]),
+                                   ("encoder", ENCODER, ["attention.o_proj", "down"]),
+                                   ("Qwen3", {"qk_norm": True, "head_dim": 6, "kv_heads": 1},
+                                    ["v_proj", "blocks.2.feed_forward.gate"])):
         model = draw.fill(impl.add_lora(_model(impl, draw, **changes), targets, 2, 3)).eval()
         before = model(ids).detach()
         impl.merge(model)
@@ -137,7 +142,8 @@ def test_targets_end_at_a_dot(impl, draw):
     impl.add_lora(model, ("attention.q_proj", "q_proj", "blocks.0.attention.q_proj"), 1, 1)
     return {"wrapped": sorted(impl.lora_layers(model)), "once": len(list(model.modules())), "half a part": raises(
         ValueError, lambda: impl.add_lora(_model(impl, draw), ["q_proj", "_proj"], 1, 1), names="targets"),
-        "a bad dropout": raises(ValueError, lambda: impl.add_lora(_model(impl, draw), ["up"], 1, 1, 1.5), names="dropout")}
+        "a bad dropout": raises(ValueError, lambda: impl.add_lora(_model(impl, draw), ["up"], 1, 1, 1.5),
+                                names="dropout")}
 
 
 def test_gradients_were_off_elsewhere(impl, draw):
@@ -168,9 +174,11 @@ def test_little_said(impl, draw):
     """A config with nothing but what must be there loads, and what PEFT writes besides does no harm."""
     ids, said = draw.ints(13, 1, 5), {}
     for case, config in {"little": {}, "much": {
-            "auto_mapping": None, "base_model_name_or_path": "somewhere", "inference_mode": True, "peft_version": "0.21.2",
+            "auto_mapping": None, "base_model_name_or_path": "somewhere", "inference_mode": True,
+            "peft_version": "0.21.2",
             "revision": "main", "task_type": "CAUSAL_LM", "megatron_core": "megatron.core", "qalora_group_size": 16,
-            "init_lora_weights": "gaussian", "loftq_config": {}, "layers_to_transform": None, "use_dora": False}}.items():
+            "init_lora_weights": "gaussian", "loftq_config": {}, "layers_to_transform": None,
+            "use_dora": False}}.items():
         model = _model(impl, draw)
         with _folder() as folder:
             impl.load_lora(model, str(_write(folder, _tensors(draw), **config)))
@@ -182,9 +190,11 @@ def test_more_refusals(impl, draw):
     """A file with one target's tensors left out, or of another rank than its config says, is refused."""
     said, tensors = {}, _tensors(draw)
     for case, changed, config in (("a target without tensors", tensors, {"target_modules": ["k_proj", "v_proj"]}),
-                                  ("another rank", _tensors(draw, 3), {}), ("turned", {n: t.T for n, t in tensors.items()}, {}),
+                                  ("another rank", _tensors(draw, 3), {}),
+                                  ("turned", {n: t.T for n, t in tensors.items()}, {}),
                                   ("alpha 0", tensors, {"lora_alpha": 0}), ("r is true", tensors, {"r": True}),
-                                  ("pissa", tensors, {"init_lora_weights": "pissa"}), ("no names", tensors, {"target_modules": []})):
+                                  ("pissa", tensors, {"init_lora_weights": "pissa"}),
+                                  ("no names", tensors, {"target_modules": []})):
         with _folder() as folder:
             _write(folder, changed, **config)
             said[case] = raises(ValueError, lambda: impl.load_lora(_model(impl, draw), folder))
@@ -217,21 +227,25 @@ def test_factors_that_are_views(impl, draw):
         layer.lora_a = torch.nn.Parameter(draw(12, 2).to(torch.bfloat16).T)
     with _folder() as folder:
         impl.save_lora(model, folder)
-        return {name: tensor for name, tensor in load_file(folder / "adapter_model.safetensors").items() if "_A" in name}
+        return {name: tensor for name, tensor in load_file(folder / "adapter_model.safetensors").items()
+                if "_A" in name}
 
 
 def test_render_does_not_keep_state(impl, draw):
     """Two templates one after the other do not see each other's names, and arguments stay as they were."""
     messages, tools = [{"role": "user", "content": "{{ 7 * 7 }}", "more": {"x": [1]}}], [{"a": 1}]
-    first = impl.render_chat(messages, "{% set x = 5 %}{{ x }}{{ messages[0].content }}{{ secret }}", secret="s", tools=tools)
-    return {"first": first, "second": impl.render_chat(messages, "{{ x }}|{{ secret }}|{{ tools }}|{{ messages[0].more.x }}"),
+    first = impl.render_chat(messages, "{% set x = 5 %}{{ x }}{{ messages[0].content }}{{ secret }}", secret="s",
+                             tools=tools)
+    return {"first": first,
+            "second": impl.render_chat(messages, "{{ x }}|{{ secret }}|{{ tools }}|{{ messages[0].more.x }}"),
             "messages": str(messages), "tools": str(tools)}
 
 
 def test_render_corners(impl, draw):
     """An empty content, other scripts, a role of its own, and a prompt alone are written as they are."""
     messages = [{"role": "tool", "content": ""}, {"role": "user", "content": "naïve 東京 🙂 \u2028'\"&lt;"}]
-    return {"text": impl.render_chat(messages, impl.CHATML, True), "escape": impl.render_chat(messages, "{{ messages[1].content | tojson }}"),
+    return {"text": impl.render_chat(messages, impl.CHATML, True),
+            "escape": impl.render_chat(messages, "{{ messages[1].content | tojson }}"),
             "sorted": impl.render_chat(messages, "{{ {'b': 1, 'a': [2]} | tojson(indent=1, sort_keys=true) }}"),
             "trailing": impl.render_chat(messages, "a\n\n"), "comment": impl.render_chat(messages, "  {# x #}\nb"),
             "object": raises(ValueError, lambda: impl.render_chat([{"role": "user", "content": {1, 2}}], impl.CHATML))}
@@ -272,7 +286,8 @@ def test_loss_in_every_dtype(impl, draw, dtype):
 
 def test_loss_of_packed_rows(impl, draw):
     """Packed or one to a row, several examples have one loss and one gradient."""
-    examples = [(draw.ints(13, n).tolist(), [bool(x) for x in draw.ints(2, n).tolist()][:-1] + [True]) for n in (6, 3, 8)]
+    examples = [(draw.ints(13, n).tolist(), [bool(x) for x in draw.ints(2, n).tolist()][:-1] + [True])
+                for n in (6, 3, 8)]
     said = {}
     for case, seq_len in (("packed", 17), ("one to a row", 8)):
         model = _model(impl, draw)
