@@ -15,9 +15,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .ex05_softmax import log_softmax
-from .ex13_transformer import Transformer
+from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import clip_grad_norm
 from .ex15_generation import generate
+
+# The model of this lesson, 86,000 parameters: ten digits, a sign that asks, a sign that ends.
+SORTER = ModelConfig(vocab_size=12, d_model=64, layers=2, heads=4, d_ff=128, max_seq_len=16)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -33,7 +36,7 @@ def token_log_probs(
     """log π(ids[t] | ids[:t]) of every token but the first: what the logits *before* it gave it.
 
     Entry t − 1 is the log-softmax of logits[t − 1] at ids[t]; the last logits speak of a token that
-    is not there. In at least float32.
+    is not there. In at least float32; ids of any integer dtype.
 
     Raises ValueError naming ids where there is none, or one is not in 0 … vocab − 1.
     """
@@ -44,7 +47,7 @@ def token_log_probs(
     if ((ids < 0) | (ids >= vocab)).any():
         raise ValueError(f"ids must be in 0 … {vocab - 1}, got {ids.min()} … {ids.max()}")
     scores = log_softmax(_wide(logits[..., :-1, :]))
-    return scores.gather(-1, ids[..., 1:, None]).squeeze(-1)
+    return scores.gather(-1, ids[..., 1:, None].long()).squeeze(-1)
     # END SOLUTION
 
 
@@ -307,14 +310,19 @@ def grpo_step(
     those of ref_model where there is one, are computed once, before the first step, without a
     gradient. Each step: grpo_loss (loss: its options, such as beta=0.04), backward, the gradient
     of model clipped to max_norm by lesson 14's clip_grad_norm, the optimizer's step. Old gradients
-    are dropped first.
+    are dropped first. The prompt and the padding do not count.
 
-    Raises ValueError naming updates where it is below 1, advantages where they are not one per
-    answer; and what grpo_loss raises. Nothing has changed then.
+    Raises ValueError naming updates where it is below 1, max_norm where it is not above 0,
+    advantages where they are not one per answer, ref_model where beta is not 0 and there is none;
+    and what grpo_loss raises. Nothing has changed then.
     """
     # BEGIN SOLUTION
     if updates < 1:
         raise ValueError(f"updates must be at least 1, got {updates}")
+    if not max_norm > 0:
+        raise ValueError(f"max_norm must be above 0, got {max_norm}")
+    if loss.get("beta") and ref_model is None:
+        raise ValueError(f"ref_model must be given where beta is {loss['beta']}, got None")
     if advantages.numel() != len(rolled.ids):
         raise ValueError(f"advantages must be {len(rolled.ids)}, one per answer, "
                          f"got {advantages.numel()}")
