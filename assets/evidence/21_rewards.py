@@ -36,7 +36,7 @@ PAIR_COLUMNS = ["pairs", "seed", "step", "chosen", "rejected", "right"]
 SEEDS = range(5)
 ASK, END, DIGITS, LONGEST = 10, 11, 4, 10       # "3 1 2 1 ? 1 1 2 3 ." and room for longer answers
 EXAMPLE_STEPS, PROMPTS, GROUP, EVERY = 400, 32, 8, 5
-PAIR_STEPS, PAIR_BATCH = 60, 64
+PAIR_STEPS, PAIR_BATCH = 40, 64
 
 
 ALL = torch.cartesian_prod(*[torch.arange(10)] * DIGITS)
@@ -99,8 +99,8 @@ def proxy_reward(rolled: Rollouts, asked: torch.Tensor) -> torch.Tensor:
     return torch.tensor(points, dtype=torch.float32).reshape(len(asked), -1)
 
 
-RUNS = {"true reward": (true_reward, 100, 0.0), "proxy": (proxy_reward, 40, 0.0),
-        "proxy, beta 0.3": (proxy_reward, 40, 0.3), "proxy, beta 1": (proxy_reward, 40, 1.0)}      # reward, steps, beta
+RUNS = {"true reward": (true_reward, 60, 0.0), "proxy": (proxy_reward, 40, 0.0),               # reward, steps, beta
+        "proxy, beta 0.3": (proxy_reward, 40, 0.3), "proxy, beta 1": (proxy_reward, 40, 1.0)}
 
 
 def train(base: Transformer, reward, seed: int, steps: int, beta: float = 0.0):
@@ -108,7 +108,7 @@ def train(base: Transformer, reward, seed: int, steps: int, beta: float = 0.0):
     model, rng = copy.deepcopy(base), torch.Generator().manual_seed(seed)
     optimizer = AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
     for step in range(steps + 1):
-        optimizer.param_groups[0]["lr"] = learning_rate(step, 5, 100, 1e-3, 1e-4)
+        optimizer.param_groups[0]["lr"] = learning_rate(step, 5, 60, 1e-3, 1e-4)
         asked = questions(PROMPTS, rng)
         rolled = rollouts(model, prompts_of(asked), GROUP, LONGEST, END, rng)
         rewards = reward(rolled, asked)
