@@ -28,8 +28,9 @@ def numbers(*shape: int, rng: torch.Generator, scale: float = 1.0) -> torch.Tens
 def stand_in(**settings) -> SimpleNamespace:
     same = lambda x, **_: x                                                 # noqa: E731  one process: nothing to gather
     accelerator = SimpleNamespace(gather=same, gather_for_metrics=same, reduce=same, num_processes=1, device="cpu")
-    return SimpleNamespace(accelerator=accelerator, model=torch.nn.Module(), _metrics=defaultdict(lambda: defaultdict(list)),
-                           _total_train_tokens=0, _tp_size=1, aux_loss_enabled=False, **settings)
+    return SimpleNamespace(
+        accelerator=accelerator, model=torch.nn.Module(), _metrics=defaultdict(lambda: defaultdict(list)),
+        _total_train_tokens=0, _tp_size=1, aux_loss_enabled=False, **settings)
 
 
 def pairs(rng: torch.Generator) -> dict:
@@ -47,8 +48,8 @@ def pairs(rng: torch.Generator) -> dict:
         model, ref = (lambda lp=lp, **_: SimpleNamespace(
             log_probs=lp, entropy=zeros, mean_logits=zeros, is_top1=zeros.bool()) for lp in (now, before))
         trainer = stand_in(
-            ld_alpha=None, precompute_ref_logps=False, ref_model=ref, f_divergence_type="reverse_kl", use_weighting=False,
-            loss_types=["sigmoid"], loss_weights=[1.0], beta=beta, label_smoothing=0.0,
+            ld_alpha=None, precompute_ref_logps=False, ref_model=ref, f_divergence_type="reverse_kl",
+            use_weighting=False, loss_types=["sigmoid"], loss_weights=[1.0], beta=beta, label_smoothing=0.0,
             args=SimpleNamespace(gradient_checkpointing_kwargs=None))
         trainer.model.is_gradient_checkpointing = False
         inputs = {"input_ids": torch.zeros_like(completion), "attention_mask": torch.ones_like(completion),
@@ -79,8 +80,8 @@ def grpo(rng: torch.Generator) -> dict:
         trainer = stand_in(
             top_entropy_quantile=1.0, off_policy_mask_threshold=None, importance_sampling_level="token", use_vllm=False,
             beta=case.get("beta", 0.0), epsilon_low=case.get("clip_low", 0.2), epsilon_high=case.get("clip_high", 0.2),
-            loss_type=case.get("kind", "grpo"), max_completion_length=case.get("max_length"), _entropy_bonus_enabled=False,
-            current_gradient_accumulation_steps=1, _get_per_token_logps_and_entropies=lambda *_, x=leaf, **__: (
+            loss_type=case.get("kind", "grpo"), max_completion_length=case.get("max_length"),
+            _entropy_bonus_enabled=False, current_gradient_accumulation_steps=1, _get_per_token_logps_and_entropies=lambda *_, x=leaf, **__: (
                 x, torch.zeros_like(x), None),
             args=SimpleNamespace(use_bias_correction_kl=False, delta=None, steps_per_generation=1))
         ids = torch.zeros(5, 6, dtype=torch.long)
