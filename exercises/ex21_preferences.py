@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from einops import rearrange
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from .ex05_softmax import log_softmax

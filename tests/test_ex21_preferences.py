@@ -44,7 +44,7 @@ def _with_gradient(loss, *leaves):
 # -- log-probabilities
 
 @points(2)
-@dtypes("float32", "bfloat16")
+@dtypes("float32", "float64", "bfloat16")
 def test_token_log_probs(impl, draw, dtype):
     """token_log_probs gives each token but the first the log-softmax of the logits *before* it.
 

@@ -55,5 +55,5 @@ parts += [text(LEFT, y, f"mean of the group {said[0]}, deviation {said[1]}", 13,
 (Path(__file__).parent / "21.svg").write_text(
     f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 372 {HEIGHT}" width="372" height="{HEIGHT}" '
     f'font-family="{FONT}" fill="{INK}"><defs><marker id="tip" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" '
-    f'markerHeight="7" orient="auto" markerUnits="userSpaceOnUse"><path d="M0 0 L8 4 L0 8 Z" fill="{INK}"/></marker></defs>'
-    f'<rect width="372" height="{HEIGHT}" fill="#FFFFFF"/>' + "\n".join(parts) + "</svg>\n", "utf-8")
+    f'markerHeight="7" orient="auto" markerUnits="userSpaceOnUse"><path d="M0 0 L8 4 L0 8 Z" fill="{INK}"/></marker>'
+    f'</defs><rect width="372" height="{HEIGHT}" fill="#FFFFFF"/>' + "\n".join(parts) + "</svg>\n", "utf-8")

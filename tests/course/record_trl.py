@@ -81,8 +81,8 @@ def grpo(rng: torch.Generator) -> dict:
             top_entropy_quantile=1.0, off_policy_mask_threshold=None, importance_sampling_level="token", use_vllm=False,
             beta=case.get("beta", 0.0), epsilon_low=case.get("clip_low", 0.2), epsilon_high=case.get("clip_high", 0.2),
             loss_type=case.get("kind", "grpo"), max_completion_length=case.get("max_length"),
-            _entropy_bonus_enabled=False, current_gradient_accumulation_steps=1, _get_per_token_logps_and_entropies=lambda *_, x=leaf, **__: (
-                x, torch.zeros_like(x), None),
+            _entropy_bonus_enabled=False, current_gradient_accumulation_steps=1,
+            _get_per_token_logps_and_entropies=lambda *_, x=leaf, **__: (x, torch.zeros_like(x), None),
             args=SimpleNamespace(use_bias_correction_kl=False, delta=None, steps_per_generation=1))
         ids = torch.zeros(5, 6, dtype=torch.long)
         loss = GRPOTrainer._compute_loss(trainer, None, {
