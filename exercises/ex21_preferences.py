@@ -19,7 +19,7 @@ from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import clip_grad_norm
 from .ex15_generation import generate
 
-# The model of this lesson, 86,000 parameters: ten digits, a sign that asks, a sign that ends.
+# The model of this lesson, 84,000 parameters: ten digits, a sign that asks, a sign that ends.
 SORTER = ModelConfig(vocab_size=12, d_model=64, layers=2, heads=4, d_ff=128, max_seq_len=16)
 
 

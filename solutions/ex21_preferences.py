@@ -19,7 +19,7 @@ from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import clip_grad_norm
 from .ex15_generation import generate
 
-# The model of this lesson, 86,000 parameters: ten digits, a sign that asks, a sign that ends.
+# The model of this lesson, 84,000 parameters: ten digits, a sign that asks, a sign that ends.
 SORTER = ModelConfig(vocab_size=12, d_model=64, layers=2, heads=4, d_ff=128, max_seq_len=16)
 
 
@@ -204,12 +204,14 @@ def grpo_loss(
         raise ValueError("mask must leave a token to learn from, got none")
 
     gain = _wide(advantages).detach().unsqueeze(-1)
-    log_ratio = _wide(log_probs) - _wide(old_log_probs).detach()
-    ratio = log_ratio.masked_fill(~mask, 0).exp()
+    now = _wide(log_probs).masked_fill(~mask, 0)        # before anything can become NaN
+    old = _wide(old_log_probs).detach().masked_fill(~mask, 0)
+    ratio = (now - old).exp()
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     losses = -torch.minimum(ratio * gain, clipped * gain)
     if beta:
-        k3 = kl_estimates(log_probs, ref_log_probs.detach())[2]
+        ref = _wide(ref_log_probs).detach().masked_fill(~mask, 0)
+        k3 = kl_estimates(now, ref)[2]
         losses = losses + beta * k3
     losses = losses.masked_fill(~mask, 0)
     if kind == "grpo":

@@ -163,12 +163,13 @@ def test_pairs_refuse(impl, draw):
 # -- rewards
 
 @points(2)
-def test_kl_estimates(impl, draw):
-    """kl_estimates: −d, d² / 2 and e^d − 1 − d, where d is log π_ref − log π.
+@dtypes("float32", "bfloat16")
+def test_kl_estimates(impl, draw, dtype):
+    """kl_estimates: −d, d² / 2 and e^d − 1 − d, where d is log π_ref − log π, in at least float32.
 
     The samples come from π, so π_ref stands above: turned round, it is the other KL.
     """
-    return impl.kl_estimates(-draw(2, 5).abs(), -draw(2, 5).abs())
+    return impl.kl_estimates(-draw(2, 5).abs().to(dtype), -draw(2, 5).abs().to(dtype))
 
 
 def test_k3_of_nearly_equal(impl, draw):
@@ -181,13 +182,14 @@ def test_k3_of_nearly_equal(impl, draw):
 
 
 @points(2)
-def test_group_advantages(impl, draw):
+@dtypes("float32", "float16")
+def test_group_advantages(impl, draw, dtype):
     """group_advantages: (r − mean) / (std + eps) within each group, that is along the last axis.
 
-    std is torch's own, with n − 1 below; eps is 1e-4 where it is left out.
+    std is torch's own, with n − 1 below; eps is 1e-4 where it is left out. In at least float32.
     """
     prompts, n = 2 + draw.ints(3, 1).item(), 3 + draw.ints(4, 1).item()
-    rewards = draw(prompts, n) + 5 * draw(prompts, 1)
+    rewards = (draw(prompts, n) + 5 * draw(prompts, 1)).to(dtype)
     return {"scaled": impl.group_advantages(rewards), "eps": impl.group_advantages(rewards, eps=0.5),
             "not scaled": impl.group_advantages(rewards, scale=False)}
 
@@ -212,12 +214,13 @@ def test_group_advantages_refuses(impl, draw):
 
 
 @points(3)
-def test_grpo_loss(impl, draw):
+@dtypes("float32", "bfloat16")
+def test_grpo_loss(impl, draw, dtype):
     """grpo_loss: −min(ρ A, clip(ρ) A) per token; the mean over each answer's tokens, then over answers.
 
     ρ = π / π_old = exp(log π − log π_old). The gradient is asked too: a clipped token has none.
     """
-    now, old, _ = _policy(draw, 4, 6)
+    now, old, _ = (x.to(dtype) for x in _policy(draw, 4, 6))
     now.requires_grad_()
     return _with_gradient(impl.grpo_loss(now, old, draw(4), _mask(draw, 6, 2, 5, 1)), now)
 
@@ -266,7 +269,8 @@ def test_kl_penalty(impl, draw):
 def test_grpo_padding_does_not_count(impl, draw):
     """What stands under a False of mask changes neither loss nor gradient, be it −inf.
 
-    −inf − (−inf) is NaN, and NaN · 0 is NaN. An answer without a token costs 0 and is still counted.
+    −inf − (−inf) is NaN, and 0 · NaN is NaN, in the gradient too: put 0 there before anything is subtracted. An
+    answer without a token costs 0 and is still counted.
     """
     now, old, ref = _policy(draw, 3, 5)
     mask, advantages = _mask(draw, 5, 2, 0), draw(3)
