@@ -228,8 +228,8 @@ def test_grpo_loss(impl, draw, dtype):
 
     ρ = π / π_old = exp(log π − log π_old). The gradient is asked too: a clipped token has none.
     """
-    now, old, _ = (x.to(dtype) for x in _policy(draw, 4, 6))
-    now.requires_grad_()
+    now = -draw(4, 6).abs()
+    now, old = now.to(dtype).requires_grad_(), (now + 0.7 * draw(4, 6)).to(dtype)
     return _with_gradient(impl.grpo_loss(now, old, draw(4), _mask(draw, 6, 2, 5, 1)), now)
 
 
