@@ -96,7 +96,7 @@ def write(folder: Path) -> None:
     for heading, chosen in (("Papers, by year", papers), ("Other pages", pages)):
         rows = [f"- {f'**{source.year}** ' if source in papers else ''}{source.words}"
                 f"{'' if source in papers else f' ({urlsplit(source.address).hostname})'}. "
-                f"Lesson{'s' * (len(source.lessons) > 1)} "
+                f"Lesson{'s' * (len(source.lessons) > 1)}\N{NO-BREAK SPACE}"
                 + ", ".join(f"[{c.number}](notebooks/{c.notebook.name})" for c in source.lessons)
                 for source in sorted(chosen, key=lambda s: (s.year, s.address) if s in papers else ("", s.address))]
         out += [f"## {heading}", "\n".join(rows)]
