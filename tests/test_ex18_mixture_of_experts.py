@@ -449,6 +449,7 @@ def test_capacity(impl, draw):
     """
     ids = draw(4, 6, 5).topk(3).indices
     return {f"capacity={n}": impl.capacity_mask(ids, 5, n) for n in (1, 4, 72)} | {
+        "one row": impl.capacity_mask(ids[0], 5, 2), "a token": impl.capacity_mask(ids[0, 0], 5, 1),
         "0": raises(ValueError, lambda: impl.capacity_mask(ids, 5, 0), names="capacity")}
 
 
