@@ -6,7 +6,7 @@ become one text by a template, and only what the assistant says in it is learned
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -6,7 +6,7 @@ become one text by a template, and only what the assistant says in it is learned
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -489,7 +489,7 @@ def pack(
     for row, left in zip(rows, room):
         row.append(([pad] * left, [False] * left))
 
-    def _table(of_example):
+    def _table(of_example: Callable) -> Tensor:
         """A number for every token of every row, from a function of an example's place, ids and learn."""
         return torch.tensor([[number for place, (ids, learn) in enumerate(row) for number in
                               of_example(place, ids, learn)] for row in rows], device=device)
