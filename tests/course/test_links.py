@@ -11,6 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from docs import bibliography
 from grader import chapters
 from grader.classroom import handout, links
 from tests.course.fresh_notebooks import same_text
@@ -88,3 +89,13 @@ def test_the_dev_container_runs_the_course():
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["requires-python"]
     assert tuple(map(int, python.split("."))) >= tuple(map(int, wanted.removeprefix(">=").split(".")))
     assert all((ROOT / file).is_file() for file in container["customizations"]["codespaces"]["openFiles"])
+
+
+def test_the_bibliography_names_every_paper():
+    """By a title, in italics or as the link's words, and not by a number or its authors alone."""
+    title = re.compile(r"\*.+\*|\[(?!arXiv|\d)(?![^\]]*(?:et al\.|, (?:19|20)\d\d\]))[^\]]+\]")
+    found = bibliography.sources()
+    assert len(found) > 100
+    papers = [source.words for source in found if bibliography.PAPER.search(source.address)]
+    bare = [words for words in papers if not title.search(words)]
+    assert not bare, "docs/bibliography.toml names them"
