@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("jinja2", reason="the instructor's pages need jinja2 (requirements-class.txt)")
-
-from grader import mistakes  # noqa: E402
-from grader.chapters import TESTS, Chapter  # noqa: E402
-from grader.classroom import pages, similar  # noqa: E402
+from grader import mistakes
+from grader.chapters import TESTS, Chapter
+from grader.classroom import pages, similar
 
 ANSWERS = Path(__file__).parent / "alike"       # written on their own, in three styles; all pass every check
 STEMS = ("ex00_shapes", "ex03_linear", "ex05_softmax", "ex09_attention")
