@@ -12,6 +12,7 @@ from PIL import Image
 
 from grader import chapters
 from grader.classroom import links
+from grader.hints import HEADING
 from tests.course.fresh_notebooks import same_text
 from tests.course.phone import NOTE
 
@@ -148,6 +149,7 @@ def test_every_exercise_has_hints_and_a_check(chapter):
         assert re.search(rf"\b{name}\b", text), f"the lesson never speaks of {name}"
     assert checks and all(f'"{chapter.stem}"' in source for source in checks)
     assert text.count("<details") >= 3
+    assert text.count("<summary>Hint 1") <= len(HEADING.findall(text)), "### Exercise 1: …, which hints are found by"
     assert text.count("<details") == text.count("</details>")
 
 
