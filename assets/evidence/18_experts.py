@@ -46,7 +46,7 @@ from solutions.ex18_mixture_of_experts import (  # noqa: E402
 
 TABLE = HERE / "18_experts.csv"
 COLUMNS = ["model", "seed", "held out", "bits per byte", "loads", "dropped", "by byte", "commonest", "losses"]
-SEEDS, STEPS, PEAK, BATCH = range(5), 1000, 0.005, 16
+SEEDS, STEPS, PEAK, BATCH = range(5), 600, 0.005, 16
 DENSE = ModelConfig(vocab_size=256, d_model=64, layers=1, heads=4, kv_heads=2, d_ff=32, max_seq_len=32,
                     tie_embeddings=True)
 EXPERTS, PER_TOKEN, WIDTH = 16, 2, 16           # 2 experts of width 16 are the dense model's 32
