@@ -20,6 +20,14 @@ def _model(impl, draw, **changes):
     return draw.fill(impl.Transformer(impl.ModelConfig(**{**SIZES, **changes})))
 
 
+def _writer(impl, draw, end=1.5):
+    """A model that ends some of its answers, and not others."""
+    model, more = _model(impl, draw), torch.zeros(10, dtype=draw.float, device=draw.device)
+    more[END] = end
+    model.register_forward_hook(lambda *passed: passed[-1] / 2 + more)
+    return model
+
+
 def _rng(seed=0):
     return torch.Generator().manual_seed(seed)
 
@@ -220,8 +228,8 @@ def test_grpo_loss(impl, draw, dtype):
 
     ρ = π / π_old = exp(log π − log π_old). The gradient is asked too: a clipped token has none.
     """
-    now, old, _ = (x.to(dtype) for x in _policy(draw, 4, 6))
-    now.requires_grad_()
+    now = -draw(4, 6).abs()
+    now, old = now.to(dtype).requires_grad_(), (now + 0.7 * draw(4, 6)).to(dtype)
     return _with_gradient(impl.grpo_loss(now, old, draw(4), _mask(draw, 6, 2, 5, 1)), now)
 
 
@@ -313,7 +321,7 @@ def test_rollouts(impl, draw):
     generate leaves the end token out; whoever never learns it never learns to stop. An answer that
     was cut off at max_new_tokens has none. mask: True on the answer and its end.
     """
-    rolled = impl.rollouts(_model(impl, draw), PROMPTS, 4, 5, END, _rng(draw.seed))
+    rolled = impl.rollouts(_writer(impl, draw), PROMPTS, 4, 5, END, _rng(draw.seed))
     return {"ids": rolled.ids, "mask": rolled.mask, "answers": rolled.answers, "finished": rolled.finished}
 
 
@@ -323,7 +331,7 @@ def test_rollouts_are_the_models_own(impl, draw):
     Their log-probabilities are those of the model; of a sharpened one they would be others.
     """
     rng = _rng(draw.seed)
-    rolled = impl.rollouts(_model(impl, draw), PROMPTS[:2], 8, 3, END, rng)
+    rolled = impl.rollouts(_writer(impl, draw), PROMPTS[:2], 8, 3, END, rng)
     return {"answers": rolled.answers, "rng went on": torch.rand(1, generator=rng).item()}
 
 
@@ -369,7 +377,7 @@ def test_exact_reward_refuses(impl, draw):
 
 def _step(impl, draw, updates, ref=False, **loss):
     """One grpo_step, with plain gradient descent: its losses, and what became of the weights."""
-    model = _model(impl, draw)
+    model = _writer(impl, draw)
     reference = _model(impl, draw, layers=2) if ref else None
     rolled = impl.rollouts(model, PROMPTS, 3, 4, END, _rng(draw.seed))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)

@@ -2,7 +2,7 @@
 
     python assets/evidence/21_rewards.py        writes 21_rewards.csv and 21_pairs.csv, resumable
 
-Five seeds; each trains a base model of its own, then starts every run from it. About six minutes on a quiet core.
+Five seeds; each trains a base model of its own, then starts every run from it. About five minutes of one core.
 """
 
 import copy
