@@ -78,7 +78,7 @@ def around(command: list[str], desks: str) -> list[str]:
     for path in dict.fromkeys([sys.base_prefix, sys.prefix, str(ROOT / "grader"), desks]):
         read += ["--ro-bind", path, path]
     given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": SCRATCH,
-             "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+             "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
     return ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv",
             *(word for name, value in given.items() for word in ("--setenv", name, value)),
             "--dir", "/tmp", "--size", str(FILES), "--tmpfs", SCRATCH, *read, "--proc", "/proc", "--dev", "/dev",

@@ -78,8 +78,12 @@ class Nursery:
         command = _python("zygote", str(theirs.fileno()), *["--many"] * self.many)
         self._zygote = subprocess.Popen(
             jail.around(command, self.desks.path) if self.desks else command, pass_fds=[theirs.fileno()],
-            env=_environment(), stdin=subprocess.DEVNULL)
+            env=self._environment(), stdin=subprocess.DEVNULL)
         theirs.close()
+
+    def _environment(self) -> dict:
+        """As here; without a GPU, Triton is to interpret its kernels, which it decides as it is imported."""
+        return {**_environment(), **({"TRITON_INTERPRET": "1"} if self._limit else {})}
 
     def start(self, role: str, desks: list[str] = (), ahead: dict | None = None) -> "Worker":
         """A new process in the role of "worker" or "key".
@@ -88,7 +92,7 @@ class Nursery:
         """
         if not self.fork:
             process = subprocess.Popen(
-                _python(role, *["--limit"] * self._limit), env=_environment(), start_new_session=True,
+                _python(role, *["--limit"] * self._limit), env=self._environment(), start_new_session=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
             return Worker(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
                           process.pid, lambda kill: _wait(process, kill))

@@ -94,6 +94,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
 }
 
 const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::optional<at::MemoryFormat>) {
+  if (self.sizes() == size) return self;        // a view stays one: what is added to it in place comes back so
   auto* impl = self.unsafeGetTensorImpl();
   auto storage = impl->unsafe_storage();
   const size_t bytes = (impl->storage_offset() + c10::multiply_integers(size)) * self.element_size();

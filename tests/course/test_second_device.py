@@ -34,6 +34,9 @@ assert fresh.isnan().all(), fresh
 tied = torch.nn.Sequential(torch.nn.Embedding(3, 3), torch.nn.Linear(3, 3, bias=False))
 tied[1].weight = tied[0].weight
 assert tied.to(x.device)[0].weight is tied[1].weight
+view = torch.zeros(2, 4, device=second_device.NAME)
+view[:, 2:] += 1
+assert view.cpu().tolist() == [[0, 0, 1, 1]] * 2, view
 """
 
 

@@ -123,6 +123,8 @@ def test_bad_arguments_of_the_others(impl, draw):
             "block": raises(ValueError, lambda: impl.flash_attention_backward(
                 q, k[:, :1], v[:, :1], out, lse, out, False, 0, 4), "block_q"),
             "apply": raises(ValueError, lambda: impl.FlashAttention.apply(q, k, v), "kv_heads"),
+            "apply's block": raises(ValueError, lambda: impl.FlashAttention.apply(
+                q, k[:, :1], v[:, :1], False, 0, 4), "block_q"),
             "pieces": raises(ValueError, lambda: impl.split_decode(q, k, v, 2), "kv_heads"),
             "splits": raises(ValueError, lambda: impl.split_decode(q, k[:, :1], v[:, :1], -3), "splits")}
 
