@@ -88,8 +88,9 @@ def test_linear_on_meta(impl, draw):
 def test_linear_that_was_cast(impl, draw, dtype):
     """A layer cast to half precision, codes and all, still answers in x's dtype."""
     layer = draw.fill(impl.Linear(8, 4, bias=True))
-    parts = impl.quantize(layer.weight, 8, 4)
-    cast = impl.QuantizedLinear.from_linear(layer, 8, 4, *parts).to(dtype)
+    codes, zeros = draw.ints(16, 4, 8).to(torch.uint8), draw.ints(16, 4, 2).to(torch.uint8)
+    scales = (1 + draw.ints(8, 4, 2)).to(draw.float) / 8        # no cast changes these
+    cast = impl.QuantizedLinear.from_linear(layer, 8, 4, codes, scales, zeros).to(dtype)
     return {"codes": cast.codes, "zeros": cast.zeros, "scales": str(cast.scales.dtype),
             "y": cast(draw(2, 8).to(dtype))}
 
