@@ -177,7 +177,8 @@ def flash_tiles(
     contiguous memory: q (rows, q_len, head_dim), k (rows / groups, k_len, head_dim), v (rows / groups, k_len,
     value_dim); to be filled are out (rows, q_len, value_dim) and lse (rows, q_len), float32. HEAD_DIM and
     VALUE_DIM are powers of two, at least as large as head_dim and value_dim: a tile is that wide. What lies
-    outside of a row's memory must not be read or written (mask=…), nor be counted. All numbers are float32.
+    outside of a row's memory must not be read or written (mask=…), nor be counted. A query that sees no key gives
+    zeros, lse −∞. All numbers are float32.
     """
     raise NotImplementedError
 
