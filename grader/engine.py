@@ -82,6 +82,12 @@ class Grader:
         self._cells.close()
         self._nursery.close()
 
+    def forget(self, chapter: Chapter) -> None:
+        """End what was kept for a chapter's submissions. No other chapter's may be under way."""
+        self.mistakes.forget(chapter)
+        self._nursery.forget()
+        self._cells.forget()
+
     def __enter__(self):
         return self
 

@@ -70,6 +70,7 @@ class Nursery:
         self.desks = jail.Desks() if walls else None
         self._zygote = None
         self._lines: dict[str, socket.socket] = {}      # to the zygote, "", and those that it forked, by what they load
+        self._pids: dict[str, int] = {}                 # of the latter
         if fork:
             self._start_zygote()
 
@@ -136,14 +137,16 @@ class Nursery:
     def _fork_zygote(self, line: str) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
-            self._request({"do": "fork", "role": "zygote", "ahead": json.loads(line)}, [theirs.fileno()])
+            self._pids[line] = self._request(
+                {"do": "fork", "role": "zygote", "ahead": json.loads(line)}, [theirs.fileno()])
         self._lines[line] = ours
 
     def forget(self) -> None:
-        """End the zygotes that have loaded what only some workers need."""
+        """End the zygotes that have loaded what only some workers need, and these workers."""
         with self._lock:
             for line in list(filter(None, self._lines)):
                 self._lines.pop(line).close()
+                self._request({"do": "reap", "pid": self._pids.pop(line), "kill": False})
 
     def close(self) -> None:
         for line in self._lines.values():

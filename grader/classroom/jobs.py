@@ -182,7 +182,7 @@ def _serve(asking: cells.Asking) -> None:
             request = inbox.get()
             arguments = request["with"]
             if chapter and arguments.get("chapter") != chapter:
-                grader.mistakes.forget(Chapter(chapter))
+                grader.forget(Chapter(chapter))
             chapter = arguments.get("chapter")
             try:
                 reply = {"done": {"answer": cells.answer, "plan": cells.plan}[request["do"]](grader, **arguments)}
