@@ -44,7 +44,7 @@ def _exercises(chapter: Chapter) -> list[dict]:
                 text = ""
             continue
         if heading := HEADING.search(source):
-            title, text = f"Exercise {heading[1]}: {heading[2]}", ""
+            title, text, source = f"Exercise {heading[1]}: {heading[2]}", "", source[heading.start():]
         text += "\n" + source
         if hints := {int(number): words for number, words in FOLD.findall(source)}:
             told = FOLD.sub("", text)
