@@ -131,3 +131,4 @@ def _kill(pid: int) -> None:
 if __name__ == "__main__":
     os.environ.update(THREADS)
     main()
+    os._exit(0)     # nothing is to be tidied up, and what Triton says as it is taken apart is for nobody

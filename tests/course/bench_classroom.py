@@ -44,11 +44,12 @@ def cpu() -> float:
 
 
 def memory() -> int:
-    """Bytes that they have of their own or share among each other, files not counted; this one is left out."""
+    """Bytes that they take, without files; of a page that several share, each has its part. This one is left out."""
     total = 0
     for pid in tree().keys() - {os.getpid()}:
         try:
-            total += sum(map(int, re.findall(r"Rss(?:Anon|Shmem):\s+(\d+)", Path(f"/proc/{pid}/status").read_text())))
+            said = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += sum(map(int, re.findall(r"Pss_(?:Anon|Shmem):\s+(\d+)", said)))
         except OSError:
             continue
     return total << 10
