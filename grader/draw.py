@@ -73,7 +73,7 @@ class Draw:
         random = numpy.random.RandomState()
         with torch.no_grad():
             for name, parameter in sorted(module.named_parameters(remove_duplicate=False)):
-                random.seed(seed_of(self.seed, name))       # a new one would take a hundred times as long
+                random.seed(seed_of(self.seed, name))       # to make a new one takes far longer
                 if parameter.dim() > 1:
                     values = self._normal(random, parameter.shape, 1 / math.sqrt(parameter.shape[-1]))
                 else:
