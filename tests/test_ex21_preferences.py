@@ -183,10 +183,10 @@ def test_kl_estimates(impl, draw, dtype):
 def test_k3_of_nearly_equal(impl, draw):
     """k3 is right where the two models are nearly equal: expm1(d) − d, not exp(d) − 1 − d.
 
-    In float32, e^0.04 is 1.040811 with seven digits; subtract 1.04 and three are left.
+    In float32, e^0.00003 is 1.00003 with seven digits; subtract 1 and two are left. Asked is k3 + d, that is e^d − 1.
     """
-    log_probs = -draw.ints(4, 6).to(draw.float)
-    return impl.kl_estimates(log_probs, log_probs + 2**-5 + draw.ints(4, 6) * 2**-8)[2]
+    d = (1 + draw(4, 6).abs()) / 2**15
+    return impl.kl_estimates(-d, torch.zeros_like(d))[2] + d
 
 
 @points(2)
