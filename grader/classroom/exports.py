@@ -121,11 +121,12 @@ def junit(cells: list[dict]) -> str:
         if cell["state"] == "missing":
             _case(suite, cell, "the whole file", {"points": 0, "of_points": cell["of_points"], "verdict": "missing"},
                   "failure", cell["note"] or "nothing was handed in")
+        first = next((number for number, verdict in enumerate(cell["verdicts"]) if verdict["whole"]), None)
         for number, verdict in enumerate(cell["verdicts"]):
             said = "\n".join([verdict["verdict"], *verdict["facts"]])
             what = {"points": verdict["points"], "of_points": verdict["of_points"], "verdict": verdict["verdict"],
                     "mistake": verdict["mistake"], "hidden": str(verdict["hidden"]).lower()}
-            passed, counted = verdict["verdict"] == "passed", not verdict["whole"] or number == 0
+            passed, counted = verdict["verdict"] == "passed", not verdict["whole"] or number == first
             _case(suite, cell, verdict["check"], what, "" if passed else "failure" if counted else "skipped", said,
                   verdict["output"], verdict["seconds"])
         cases = suite.findall("testcase")

@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 from grader import report
 from grader.chapters import Chapter
-from grader.classroom.similar import SHARE, shared_lines, similar
+from grader.classroom.similar import SHARE, shared_lines, similar, too_long
 from grader.engine import FINE
 from grader.results import write_whole
 
@@ -155,9 +155,12 @@ def _words(cell: dict) -> str:
     """A cell in words: "all passed", or how many checks got which verdict."""
     if cell["state"] == "missing":
         return "not handed in"
-    if any(v["whole"] for v in cell["verdicts"]):
+    whole = {v["hidden"] for v in cell["verdicts"] if v["whole"]}
+    if False in whole:
         return "the file could not be checked"
-    count = Counter(v["verdict"] for v in cell["verdicts"])
+    count = Counter(v["verdict"] for v in cell["verdicts"] if not v["whole"])
+    if whole:
+        return f"{count['passed']} of {count.total()} visible checks passed; the hidden ones could not be asked"
     if count.keys() == {"passed"}:
         return f"all {count['passed']} checks passed"
     many = {"todo": "to do", **{word: f"{word}s" for word in ("error", "timeout") if count[word] > 1}}
@@ -174,10 +177,11 @@ def _class_chapter(chapter: Chapter, students: dict[str, list[dict]]) -> dict:
     graded = {name: cell for name, own in students.items() for cell in own
               if cell["chapter"] == chapter and cell["state"] == "graded"}
     every = sum(own_cell["chapter"] == chapter for own in students.values() for own_cell in own)
-    asked = {name: cell for name, cell in graded.items() if not any(v["whole"] for v in cell["verdicts"])}
+    asked = {name: cell for name, cell in graded.items()
+             if not any(v["whole"] and not v["hidden"] for v in cell["verdicts"])}
     said: dict[tuple, dict] = {}
     for name, cell in asked.items():
-        for verdict in cell["verdicts"]:
+        for verdict in (v for v in cell["verdicts"] if not v["whole"]):
             check = said.setdefault((verdict["hidden"], _function(verdict)), {**verdict, "got": {}})
             # Of several precisions the first that failed speaks for the check.
             if check["got"].get(name, "passed") == "passed":
@@ -217,11 +221,13 @@ def _look(students: dict[str, list[dict]]) -> list[dict]:
 
 
 def _alike(out: Path, students: dict[str, list[dict]], chapters: list[Chapter]) -> dict:
-    """Pairs whose files look alike, all their chapters together; the code of the first PAIRS."""
+    """Pairs whose files look alike, all their chapters together; the code of the first PAIRS. Files not compared."""
     pairs: dict[tuple[str, str], list[dict]] = defaultdict(list)
+    left_out = []
     for chapter in chapters:
         files = {name: path for name in students
                  if (path := out / "submissions" / name / f"{chapter.stem}.py").is_file()}
+        left_out += [{"student": name, "chapter": chapter} for name, path in files.items() if too_long(path)]
         for one, other, share in similar(files, chapter):
             pairs[one, other].append({"chapter": chapter, "share": share, "files": (files[one], files[other])})
     ranked = sorted(pairs.items(), key=lambda pair: (-sum(found["share"] for found in pair[1]), pair[0]))
@@ -229,7 +235,7 @@ def _alike(out: Path, students: dict[str, list[dict]], chapters: list[Chapter]) 
         for both in found:
             both["code"] = [_excerpt(file, lines) for file, lines in
                             zip(both["files"], shared_lines(*both["files"], both["chapter"]))]
-    return {"pairs": ranked[:PAIRS], "more": len(ranked[PAIRS:])}
+    return {"pairs": ranked[:PAIRS], "more": len(ranked[PAIRS:]), "left_out": left_out}
 
 
 def _excerpt(file: Path, shared: list[int]) -> list[dict]:

@@ -21,7 +21,7 @@ from grader import chapters, mistakes
 from grader.chapters import Chapter
 
 SMALLEST, LARGEST = 6, 150  # nodes of a subtree that is looked at
-LONGEST = 20_000            # nodes of a file that is looked at: ten times a long chapter's
+LONGEST = 100_000           # bytes of a file that is looked at: three times the longest chapter's
 LEAST = 20                  # subtrees of its own that a file needs before anything is said of it
 SHARE = 0.5                 # in common from here on is worth a look
 CLASS = 20                  # submissions imagined beside the real ones, so that two are a class too
@@ -33,7 +33,7 @@ def similar(files: dict[str, Path], chapter: Chapter) -> list[tuple[str, str, fl
 
     The share is that of the file that has less of its own: 1.0 where all of it is in the other too,
     names aside. From SHARE on a pair is given. Two people who write a chapter on their own stay well
-    below it; see test_pages. A file that cannot be parsed, or has little of its own, is in no pair.
+    below it; see test_pages. A file that cannot be parsed, is too long, or has little of its own, is in no pair.
     """
     own = {name: found for name, path in files.items() if len(found := _own(path, chapter)) >= LEAST}
     holders = defaultdict(list)
@@ -56,6 +56,11 @@ def similar(files: dict[str, Path], chapter: Chapter) -> list[tuple[str, str, fl
     return sorted(pairs, key=lambda pair: (-pair[2], pair[:2]))
 
 
+def too_long(path: Path) -> bool:
+    """Whether a file is longer than what is compared."""
+    return path.stat().st_size > LONGEST
+
+
 def shared_lines(one: Path, other: Path, chapter: Chapter) -> tuple[list[int], list[int]]:
     """The numbers of the lines in each file that hold what only these two have, and not the course."""
     first, second = _own(one, chapter), _own(other, chapter)
@@ -67,6 +72,8 @@ def _own(path: Path, chapter: Chapter) -> dict[int, set[int]]:
     """A file's subtrees less those of the course."""
     known, names, words = _course(chapter)
     try:
+        if too_long(path):
+            return {}
         found = _prints(path.read_text("utf-8"), names, words)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
@@ -93,8 +100,6 @@ def _prints(source: str, names: frozenset[str], words: frozenset[str]) -> dict[i
     """Every subtree of a middling size, as a hash, and the lines it begins on."""
     with warnings.catch_warnings(action="ignore"):
         tree = ast.parse(source)
-    if sum(1 for _ in ast.walk(tree)) > LONGEST:
-        raise ValueError("the file is too long to be compared")
     flat = _Flat(tree, names, words)
     found = defaultdict(set)
     for start, end, node in flat.spans:

@@ -3,6 +3,7 @@
 import ast
 import random
 import re
+import xml.etree.ElementTree as xml
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from grader import mistakes
 from grader.chapters import TESTS, Chapter
-from grader.classroom import pages, similar
+from grader.classroom import exports, pages, similar
 
 ANSWERS = Path(__file__).parent / "alike"       # written on their own, in three styles; all pass every check
 STEMS = ("ex00_shapes", "ex03_linear", "ex05_softmax", "ex09_attention")
@@ -184,6 +185,25 @@ def test_a_file_that_only_hidden_checks_cannot_be_asked_of_says_no_more_than_tha
     pages.write(tmp_path, [graded], MANIFEST)
     raw = (tmp_path / "feedback" / "ada.html").read_text("utf-8")
     assert "The hidden checks could not be asked of this file." in raw and SECRET not in raw
+    text = Seen(tmp_path / "feedback" / "ada.html").text
+    passed, asked = sum(v["verdict"] == "passed" for v in graded["verdicts"]), len(graded["verdicts"]) - 2
+    assert f"{passed} of {asked} visible checks passed; the hidden ones could not be asked" in text
+    assert "could not be checked" not in text
+    # Among the instructor's failures it is one, beside those of visible checks.
+    failures = xml.fromstring(exports.junit([{**graded, "seconds": 0.0}])).iter("failure")
+    assert [failure.text for failure in failures].count(f"crashed\n{SECRET}") == 1
+    assert "adano check could be asked" not in Seen(tmp_path / "class.html").text
+
+
+def test_a_file_padded_beyond_comparing_is_named(tmp_path):
+    source = (ANSWERS / "ex03_linear_plain.py").read_text("utf-8")
+    for name in ("ada", "ken"):
+        (tmp_path / "submissions" / name).mkdir(parents=True)
+        (tmp_path / "submissions" / name / "ex03_linear.py").write_text(source + "x = 1\n" * 20_000 * (name == "ken"))
+    both = [one for one in a_class() if one["student"] in ("ada", "ken") and one["chapter"] == "ex03_linear"]
+    pages.write(tmp_path, both, MANIFEST)
+    text = Seen(tmp_path / "class.html").text
+    assert "Not compared, because" in text and "ken (03 linear)" in text and "ada (03 linear)" not in text
 
 
 def test_a_missing_file_says_what_was_looked_for_and_what_was_there(run):
