@@ -176,9 +176,12 @@ class Mistakes:
         return suspects[fits[0]].edit.words if len(fits) == 1 else ""
 
     def wrong(self, check: Check) -> list[int]:
-        """The numbers of the mistakes that answer this check wrongly."""
+        """The numbers of the mistakes that answer this check wrongly; CourseError where one gives no answer in time."""
         near, suspects = self._near(check), self.suspects(Chapter(check.chapter))
         self._learn(check, near)
+        if late := [number for number in near if suspects[number].submission.ask(check).word == "timeout"]:
+            raise CourseError(f"{check.chapter}, {check.name}: no answer within {self._grader.setting.timeout:g} s "
+                              f"from the known mistake {suspects[late[0]].edit.words!r}")
         return [number for number in near if suspects[number].learnt[check]]
 
     def _near(self, check: Check) -> list[int]:

@@ -23,6 +23,7 @@ from grader.engine import Grader
 from grader.submission import CourseError
 
 PAGES = Path(__file__).parent / "edition"      # what an edition holds that the course does not
+PATIENCE = 60.0             # seconds for a check: what a busy machine left out would be missed without a word
 AS_THEY_ARE = (".gitignore", "LICENSE", "requirements.txt")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?!https?:|#)[^)\s#]+)(?:#[^)\s]*)?\)")
 
@@ -41,7 +42,7 @@ def run(folder: Path, chosen: list[Chapter], given: list[Chapter], tell=lambda w
         draft, secrets = Path(scratch), leaks.secrets(given)
         _copy(draft, chosen, given)
         _refuse_leaks(draft, secrets)       # at once: asking takes minutes
-        with Grader() as grader:
+        with Grader(timeout=PATIENCE) as grader:
             for chapter in chosen:
                 if chapter not in given:
                     tell(f"asking the reference and the mistakes of {chapter.stem}")

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from grader import chapters, record
+from grader import chapters, mistakes, record
 from grader.chapters import ROOT
 from grader.classroom import handout, leaks
+from grader.engine import Grader
 from grader.frames import FrameError
-from grader.mistakes import edits
+from grader.mistakes import Edit, edits
+from grader.submission import CourseError
 
 FIRST = '''"""First: twice and thrice."""
 
@@ -229,6 +231,16 @@ def test_built_twice_it_is_the_same_byte_for_byte(course, built, tmp_path):
     assert _contents(tmp_path / "again") == _contents(built)
     for path in built.rglob("*"):
         assert path.is_dir() or str(course) not in path.read_bytes().decode("utf-8", "replace"), path
+
+
+def test_a_known_mistake_that_gives_no_answer_in_time_is_not_left_out_in_silence(monkeypatch):
+    chapter = chapters.find("00")
+    waits = "import time\ntime.sleep(60)\n" + chapter.solution.read_text("utf-8")
+    monkeypatch.setattr(mistakes, "edits", lambda chapter, kind: [Edit(waits, "It waits.", frozenset({"split_heads"}))])
+    with Grader(timeout=2) as grader:
+        check = next(check for check in grader.checks(chapter) if "split_heads" in check.names)
+        with pytest.raises(CourseError, match="It waits."):
+            grader.mistakes.wrong(check)
 
 
 def test_a_chapter_that_is_left_out_is_nowhere(course, tmp_path):
