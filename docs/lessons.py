@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-from html import unescape
 from pathlib import Path
 
 from docs import maps, solutions
@@ -80,7 +79,7 @@ def _folds(chapter: Chapter, cells: list[dict]) -> dict[int, str]:
 
 def _unfolded(fold: re.Match) -> str:
     """What a fold holds, under its words."""
-    return f"**{unescape(re.sub('</?code>', '`', fold[1]))}**\n\n{fold[2]}\n\n"
+    return f'<p class="fold">{fold[1]}</p>\n\n{fold[2]}\n\n'
 
 
 def alt(code: str) -> str:
