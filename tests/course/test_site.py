@@ -129,7 +129,7 @@ def test_equations_are_drawn_without_a_script(site, pages):
         html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
         displayed = re.findall(r"^\$\$\n(.*?)^\$\$$", told, re.M | re.S)
         parts = len(displayed) + sum(equation.count(r"\qquad") for equation in displayed)      # each may have its line
-        assert html.count('<div class="math') == len(displayed) and html.count('class="katex-display"') == parts, chapter
+        assert html.count('class="katex-display"') == parts, chapter
         assert "katex-error" not in html
         for raw in ("$$", r"\frac", r"\begin{"):
             visible = re.sub(r"<annotation.*?</annotation>|<pre>.*?</pre>", "", html, flags=re.S)
@@ -168,12 +168,12 @@ def test_every_solution_stands_behind_one_fold_after_its_hints(site, tmp_path):
             assert "Hint" in "".join(cells[cell]["source"]) or "### Exercise" in "".join(cells[cell]["source"])
         shown = "".join(solutions.shown(chapter, parts) for parts in places.values())
         assert "BEGIN SOLUTION" not in shown and "NotImplementedError" not in shown
-    for stem, owner, title in (("18_mixture_of_experts", "MoE", "2: the layer"), ("20_fine_tuning", "LoRALinear", "1: ")):
-        chapter = next(chapter for chapter in chapters() if chapter.notebook.stem == stem)
+    for name, owner, title in (("mixture_of_experts", "MoE", "2"), ("fine_tuning", "LoRALinear", "1")):
+        chapter = next(chapter for chapter in chapters() if chapter.name == name)
         cells = lessons.read(chapter)["cells"]
         titles = {exercise.cell: exercise.title for exercise in solutions.exercises(cells)}
         for cell, parts in solutions.assigned(chapter, cells).items():
-            assert (f"{owner}.forward" in parts) == titles[cell].startswith(f"Exercise {title}")
+            assert (f"{owner}.forward" in parts) == titles[cell].startswith(f"Exercise {title}:")
     block = "".join(Page(site / "notebooks" / "12_block.html").text)
     assert "It is part of the solution of Exercise 1" in block[block.index("Exercise 2: what is only handed on"):]
     rope = "".join(Page(site / "notebooks" / "07_rope.html").text)
