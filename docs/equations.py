@@ -12,12 +12,14 @@ from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 KATEX = Path(__file__).resolve().parent / "node_modules" / "katex" / "dist"
-# Reads [[equation, whether on a line of its own], …]; writes [[HTML, or what is wrong with it], …].
+# Reads [[equation, whether on a line of its own], …]; writes [[HTML, or what is wrong with it], …]. Equations that
+# \qquad parts stand side by side where there is room, and one below the other on a phone.
 SCRIPT = """
 const [, katexFile, output] = process.argv, katex = require(katexFile);
 const all = JSON.parse(require("fs").readFileSync(0, "utf8"));
 console.log(JSON.stringify(all.map(([latex, displayMode]) => {
-  try { return [katex.renderToString(latex, {displayMode, output}), ""]; }
+  const parts = displayMode ? latex.split("\\\\qquad") : [latex];
+  try { return [parts.map(part => katex.renderToString(part, {displayMode, output})).join(" "), ""]; }
   catch (error) { return ["", error.message]; }
 })));
 """

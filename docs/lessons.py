@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-from html import unescape
 from pathlib import Path
 
 from docs import maps, solutions
@@ -17,7 +16,7 @@ FOLD = re.compile(r"<details>\s*<summary>(.*?)</summary>\s*(.*?)\s*</details>", 
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")      # a model of bytes may write them; no page can hold them
 README = re.compile(r"\]\(\.\./README\.md[^)]*\)")
 SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your own, ask the check below, and read "
-            "what it says</summary>\n\n```python\n{}```\n\n</details>")
+            "what it says</summary>\n\n{}\n\n</details>")
 
 
 def read(chapter: Chapter) -> dict:
@@ -43,7 +42,7 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
     book: for paper, where nothing folds and the exercises' files have no pages.
     """
     notebook = read(chapter)
-    cells, places = notebook["cells"], solutions.assigned(chapter, notebook["cells"]) if with_solutions else {}
+    cells, folds = notebook["cells"], _folds(chapter, notebook["cells"]) if with_solutions else {}
     out = []
     for index, cell in enumerate(cells):
         source = "".join(cell["source"])
@@ -59,16 +58,28 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
             cell["metadata"]["mystnb"] = {"image": {"alt": alt(source)}}
         out.append(cell)
-        if parts := places.get(index):
+        if index in folds:
             out.append({"cell_type": "markdown", "metadata": {}, "id": f"solution-{index}",
-                        "source": SOLUTION.format(solutions.shown(chapter, parts))})
+                        "source": SOLUTION.format(folds[index])})
     notebook["cells"] = out
     (folder / "notebooks" / chapter.notebook.name).write_text(json.dumps(notebook), "utf-8")
 
 
+def _folds(chapter: Chapter, cells: list[dict]) -> dict[int, str]:
+    """What the solution of each exercise says, by the cell that it follows."""
+    places, folds, before = solutions.assigned(chapter, cells), {}, None
+    for exercise in solutions.exercises(cells):
+        if parts := places.get(exercise.cell):
+            before = exercise
+            folds[exercise.cell] = f"```python\n{solutions.shown(chapter, parts)}```"
+        else:                           # it goes on with a method whose whole code stands there
+            folds[exercise.cell] = f"It is part of the solution of [{before.title}](#{anchor(before.title)})."
+    return folds
+
+
 def _unfolded(fold: re.Match) -> str:
     """What a fold holds, under its words."""
-    return f"**{unescape(re.sub('</?code>', '`', fold[1]))}**\n\n{fold[2]}\n\n"
+    return f'<p class="fold">{fold[1]}</p>\n\n{fold[2]}\n\n'
 
 
 def alt(code: str) -> str:

@@ -116,7 +116,8 @@ def _interest(folder: Path) -> list[str]:
         return []
     png, alt = lessons.figure(chapter, title)
     (folder / "interest.png").write_bytes(base64.b64decode(png))
-    said = "What the pocket model would say next, had it stopped after each of its blocks, at every token of a line."
+    said = ("What the pocket model would say next, had it stopped after each of its blocks, at every token of a line. "
+            "A dot marks what did come next; in the orange frame no further block changes the choice.")
     return [f"![{alt}](interest.png)",
             f"{said} From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name})."]
 

@@ -63,28 +63,29 @@ def parts(chapter: Chapter) -> dict[str, str]:
 def assigned(chapter: Chapter, cells: list[dict]) -> dict[int, list[str]]:
     """The parts that each exercise asks for, by the cell with its hints. Every part belongs to one exercise.
 
-    Of exercises that speak of a part alike, it belongs to the first; a method that is extended from one to
-    the next, to the last. A part that none speaks of goes with the part before it.
+    Of exercises that speak of a part alike, it belongs to the first; a method that each names, since it is
+    extended from one to the next, to the last. A part that none speaks of goes with the part before it.
     """
     asked, places, last, known = exercises(cells), {}, None, parts(chapter)
     for part in known:
         alone = sum(other.endswith("." + part.rpartition(".")[2]) for other in known) == 1
-        sign = 1 if "." in part and not part.endswith("__") else -1
-        best = max(((_fits(part, alone, exercise), sign * exercise.cell) for exercise in asked), default=(0, 0))
-        last = abs(best[1]) if best[0] else last if last is not None else asked[0].cell
+        fits = {exercise.cell: _fits(part, alone, exercise) for exercise in asked}
+        best = [cell for cell in fits if fits[cell] == max(fits.values())]
+        if fits[best[0]]:
+            last = best[-1 if "." in part and not part.endswith("__") and fits[best[0]] >= 3 else 0]
+        last = asked[0].cell if last is None else last
         places.setdefault(last, []).append(part)
     return places
 
 
 def shown(chapter: Chapter, names: list[str]) -> str:
     """The code of some parts, methods within their class."""
-    code, out, opened = parts(chapter), [], ""
+    code, source, out, opened = parts(chapter), chapter.solution.read_text("utf-8"), [], ""
     for name in names:
         owner, dot, _ = name.rpartition(".")
-        if owner != opened and dot:
-            out.append(f"class {owner}:")
+        head = re.search(rf"^class {owner}\b.*\n", source, re.M)[0] if dot and owner != opened else ""
         opened = owner
-        out.append(textwrap.indent(code[name], "    ") if dot else code[name])
+        out.append(head + (textwrap.indent(code[name], "    ") if dot else code[name]))
     return "\n\n".join(part.rstrip() for part in out) + "\n"
 
 

@@ -12,6 +12,9 @@ from docs.glossary import table
 KEPT = (nodes.title, nodes.reference, nodes.literal, nodes.literal_block, nodes.raw, nodes.math, nodes.math_block,
         nodes.table, nodes.image, addnodes.pending_xref, addnodes.download_reference)
 
+# Words that mean something else, too: they are linked in the lesson that explains them, and in no other.
+EVERYDAY = {"advantage", "capacity", "clipping", "gate", "head", "key", "reward", "value", "view"}
+
 
 class Terms(SphinxTransform):
     """Links the first use of each term."""
@@ -21,7 +24,9 @@ class Terms(SphinxTransform):
     def apply(self, **options) -> None:
         if not self.env.docname.startswith("notebooks/"):
             return
-        words = {word.lower(): word for word in table()["terms"]}
+        here = self.env.docname.removeprefix("notebooks/")[:2]
+        words = {word.lower(): word for word, (lesson, _) in table()["terms"].items()
+                 if word not in EVERYDAY or lesson == here}
         longest = sorted(words, key=len, reverse=True)
         pattern = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, longest))})s?(?![\w-])", re.I)
         for text in list(self.document.findall(nodes.Text)):

@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from docs.lessons import alt
 from grader import chapters
 from tests.course.stubs import fresh
 
@@ -29,10 +30,18 @@ def run(path: Path) -> None:
         cell.metadata = nbformat.from_dict(
             {key: value for key, value in cell.metadata.items() if key == "tags"})
         if "outputs" in cell:
-            cell.outputs = _joined(cell.outputs)
+            cell.outputs = described(cell.source, _joined(cell.outputs))
     draft = path.with_suffix(".part")
     nbformat.write(notebook, draft)
     os.replace(draft, path)
+
+
+def described(source: str, outputs: list) -> list:
+    """Outputs whose figures carry the words for those who do not see them, where nbconvert looks for them."""
+    for output in outputs:
+        if "image/png" in output.get("data", {}):
+            output["metadata"] = {"image/png": {"alt": alt(source)}}
+    return outputs
 
 
 def _joined(outputs: list) -> list:

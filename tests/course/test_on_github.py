@@ -38,7 +38,7 @@ def said(tmp_path_factory):
                 loaded: view.performance.getEntriesByType("resource").map(entry => entry.name),
                 drawings: [...inside.images].filter(i => i.src.endsWith(".svg")).map(i => i.alt),
                 broken: [...inside.images].filter(i => !i.naturalWidth).map(i => i.alt + i.src.slice(0, 60)),
-                figures: [...inside.images].filter(i => i.src.startsWith("data:image/png")).length};
+                figures: [...inside.images].filter(i => i.src.startsWith("data:image/png")).map(i => i.alt)};
         """, tmp_path_factory.mktemp("browser"), width=360)
     return dict(zip(chapters(), found)), console
 
@@ -49,8 +49,9 @@ def test_every_lesson_is_shown_quietly_and_whole(said):
     for chapter, page in pages.items():
         assert page["title"] == chapter.title and page["broken"] == []
         assert [name for name in page["loaded"] if not name.startswith(("data:", "http://127.0.0.1:"))] == []
-        assert len(page["drawings"]) >= 2 and page["figures"] >= 3, chapter
+        assert len(page["drawings"]) >= 2 and len(page["figures"]) >= 3, chapter
         assert min(map(len, page["drawings"])) > 20, chapter
+        assert all(words.startswith("Figure drawn by the code above.") for words in page["figures"]), chapter
 
 
 def test_no_lesson_scrolls_sideways_on_a_phone(said):

@@ -25,7 +25,7 @@ if not shutil.which("node") or not (ROOT / "docs" / "node_modules" / "katex").is
     pytest.skip("the site's equations need node, and npm ci --prefix docs", allow_module_level=True)
 
 from docs import __main__ as making  # noqa: E402
-from docs import bibliography, book, glossary, lessons, solutions  # noqa: E402
+from docs import bibliography, book, glossary, lessons, solutions, terms  # noqa: E402
 from tests.course import browser  # noqa: E402
 
 in_a_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="there is no Chromium to look at the pages with")
@@ -127,7 +127,9 @@ def test_equations_are_drawn_without_a_script(site, pages):
         told = "\n".join("".join(cell["source"]) for cell in lessons.read(chapter)["cells"]
                          if cell["cell_type"] == "markdown")
         html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
-        assert html.count('class="katex-display"') == len(re.findall(r"^\$\$$", told, re.M)) // 2, chapter
+        displayed = re.findall(r"^\$\$\n(.*?)^\$\$$", told, re.M | re.S)
+        parts = len(displayed) + sum(equation.count(r"\qquad") for equation in displayed)      # each may have its line
+        assert html.count('class="katex-display"') == parts, chapter
         assert "katex-error" not in html
         for raw in ("$$", r"\frac", r"\begin{"):
             visible = re.sub(r"<annotation.*?</annotation>|<pre>.*?</pre>", "", html, flags=re.S)
@@ -158,12 +160,22 @@ def test_every_solution_stands_behind_one_fold_after_its_hints(site, tmp_path):
         known = solutions.parts(chapter)
         assert sorted(part for parts in places.values() for part in parts) == sorted(known)
         html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
-        assert html.count('<details class="solution">') == len(places)
+        assert html.count('<details class="solution">') == len(solutions.exercises(cells))
         for cell, parts in places.items():
             compile(solutions.shown(chapter, parts), chapter.stem, "exec")
+            assert set(re.findall(r"^class .*", solutions.shown(chapter, parts), re.M)) <= set(
+                chapter.solution.read_text("utf-8").splitlines()), (chapter, parts)
             assert "Hint" in "".join(cells[cell]["source"]) or "### Exercise" in "".join(cells[cell]["source"])
         shown = "".join(solutions.shown(chapter, parts) for parts in places.values())
         assert "BEGIN SOLUTION" not in shown and "NotImplementedError" not in shown
+    for name, owner, title in (("mixture_of_experts", "MoE", "2"), ("fine_tuning", "LoRALinear", "1")):
+        chapter = next(chapter for chapter in chapters() if chapter.name == name)
+        cells = lessons.read(chapter)["cells"]
+        titles = {exercise.cell: exercise.title for exercise in solutions.exercises(cells)}
+        for cell, parts in solutions.assigned(chapter, cells).items():
+            assert (f"{owner}.forward" in parts) == titles[cell].startswith(f"Exercise {title}:")
+    block = "".join(Page(site / "notebooks" / "12_block.html").text)
+    assert "It is part of the solution of Exercise 1" in block[block.index("Exercise 2: what is only handed on"):]
     rope = "".join(Page(site / "notebooks" / "07_rope.html").text)
     assert rope.index("Hint 3") < rope.index("return 1 / base **") < rope.index("Exercise 2")
 
@@ -186,6 +198,10 @@ def test_lessons_link_to_the_glossary_and_its_words_name_real_lessons(site):
         html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
         assert "../glossary.html" in html, chapter
     assert "../glossary.html#term-RoPE" in (site / "notebooks" / "07_rope.html").read_text("utf-8")
+    pages = {page.stem[:2]: page.read_text("utf-8") for page in site.glob("notebooks/*.html")}
+    for word in terms.EVERYDAY:
+        assert [number for number, page in pages.items() if f"#term-{word}\"" in page] == [
+            glossary.table()["terms"][word][0]], word
     assert "|" in glossary.symbols(next(c for c in chapters() if c.name == "rope"))[0]
     told = (site / "glossary.html").read_text("utf-8")
     assert all(f"{chapter.notebook.stem}.html" in told for chapter in chapters())
