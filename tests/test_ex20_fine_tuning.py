@@ -140,8 +140,9 @@ def test_layer_dropout(impl, draw):
         layer.lora_b.fill_(1.0)
         added = layer(x) - before
         kinds = len({round(number, 3) for number in added[:, 0].tolist()})
-        return {"base alone": before, "kinds of rows, 6 for more than 5": min(kinds, 6), "each is a count of what is left, twice": bool(
-            (added / 2 - (added / 2).round()).abs().max() < 1e-3), "in eval mode": layer.eval()(x) - before}
+        return {"base alone": before, "kinds of rows, 6 for more than 5": min(kinds, 6),
+                "each is a count of what is left, twice": bool((added / 2 - (added / 2).round()).abs().max() < 1e-3),
+                "in eval mode": layer.eval()(x) - before}
 
 
 @points(2)
