@@ -205,8 +205,10 @@ class Submission:
             case {"raised": str(kind), "message": str(message), "frames": list(frames),
                   "called": str(called), "named": list(named)} if _all(named, str):
                 kind, message = kind[:99], message[:2000]
-                if takes := chapters.signatures(self.chapter).get(called):
-                    message += f"; the course calls it with {', '.join(takes)}"
+                if takes := ", ".join(chapters.signatures(self.chapter).get(called, ())):
+                    same = f"; yours takes {takes}"     # then the error lies elsewhere
+                    message = (message.removesuffix(same) if message.endswith(same)
+                               else f"{message}; the course calls it with {takes}")
                 said = {"raised": kind, "message": message, "named": named}
                 return Reply("error", [f"{kind}: {message}" if message else kind], said,
                              frames=self._frames(frames))

@@ -261,8 +261,9 @@ def _signature(error: TypeError, message: str) -> tuple[str, str]:
         function = trace.tb_frame.f_locals.get("fn")
         if trace.tb_frame.f_code.co_name == "wrapped_fn" and inspect.isfunction(function):
             names = [name for name in inspect.signature(function).parameters if name != "self"]
-            return (f"{function.__qualname__} {message}; yours takes {', '.join(names) or 'nothing'}",
-                    function.__qualname__)
+            called = function.__qualname__
+            said = message if message.startswith(f"{called} ") else f"{called} {message}"
+            return f"{said}; yours takes {', '.join(names) or 'nothing'}", called
         trace = trace.tb_next
     return message, ""
 

@@ -36,9 +36,9 @@ def token_log_probs(
     """log π(ids[t] | ids[:t]) of every token but the first: what the logits *before* it gave it.
 
     Entry t − 1 is the log-softmax of logits[t − 1] at ids[t]; the last logits speak of a token that
-    is not there. In at least float32; ids of any integer dtype.
+    is not there. In at least float32; ids of any integer dtype. A batch of no rows gives no numbers.
 
-    Raises ValueError naming ids where there is none, or one is not in 0 … vocab − 1.
+    Raises ValueError naming ids where seq is 0, or an id is not in 0 … vocab − 1.
     """
     # BEGIN SOLUTION
     vocab = logits.shape[-1]
@@ -184,9 +184,9 @@ def grpo_loss(
         "dapo"     the mean over all tokens of all answers
         "dr_grpo"  the sum over all tokens, divided by the number of answers times max_length
 
-    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high below 0,
-    ref_log_probs missing where beta is not 0, an unknown kind, max_length not at least 1 for
-    "dr_grpo", a mask that leaves no token.
+    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high unless at least 0
+    (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length not at least 1
+    for "dr_grpo", a mask that leaves no token.
     Shao et al., 2024 (arXiv 2402.03300); Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025
     (arXiv 2503.20783).
     """

@@ -480,7 +480,8 @@ def test_kernel_any_lengths(impl, draw):
 def test_kernel_causal(impl, draw):
     """With CAUSAL, a query sees the keys up to k_len − q_len + its own number, and later tiles are not read.
 
-    The program's last query is (i + 1) · BLOCK_Q − 1: the loop over keys ends behind its position.
+    The program's last query is (i + 1) · BLOCK_Q − 1: the loop over keys ends behind its position. In the tiles on
+    the diagonal, a key that stands after a query has the score −∞.
     """
     n = _size(draw, 33, 47)
     q, k, v = _qkv(draw, 48, 48, 1, 1, 1)

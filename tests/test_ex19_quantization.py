@@ -528,14 +528,17 @@ def test_int8_cache(impl, draw):
     """Int8KVCache keeps int8 codes and one scale per vector, and gives back scale · code, all positions so far.
 
     A scale for each position of each head: a scale for all positions would have to change with each
-    new token.
+    new token. It is rounded to dtype first, and the codes are found with the rounded one.
     """
     cache, found = impl.Int8KVCache(2, 3, 8, 4, draw.float, draw.device), {}
     for number, q in enumerate((3, 1, 2), 1):
         k, v = draw(2, 3, q, 4) * torch.exp2(draw(2, 3, q, 1)), draw(2, 3, q, 4)
         keys, values = cache.update(k, v)
         found[f"update {number}"] = {"keys": keys, "values": values, "length": cache.length}
-    return {**found, "codes": cache.keys, "scales": cache.key_scales[:, :, :6], "value codes": cache.values}
+    half = impl.Int8KVCache(1, 2, 16, 32, torch.bfloat16, draw.device)
+    half.update(draw(1, 2, 16, 32).to(torch.bfloat16), draw(1, 2, 16, 32).to(torch.bfloat16))
+    return {**found, "codes": cache.keys, "scales": cache.key_scales[:, :, :6], "value codes": cache.values,
+            "bfloat16, codes": half.keys, "bfloat16, value codes": half.values}
 
 
 @points(2)

@@ -295,8 +295,9 @@ def test_grpo_padding_does_not_count(impl, draw):
 def test_grpo_loss_refuses(impl, draw):
     """Settings that make no sense are ValueErrors that name the argument.
 
-    beta without a reference names ref_log_probs; "dr_grpo" needs a max_length of at least 1; a mask
-    without a token leaves nothing to learn from.
+    NaN is not below 0 and not at least 0 either: ask for what must hold. beta without a reference
+    names ref_log_probs; "dr_grpo" needs a max_length of at least 1; a mask without a token leaves
+    nothing to learn from.
     """
     (now, old, ref), advantages, mask = _policy(draw, 2, 3), draw(2), _mask(draw, 3, 2)
     bad = {"beta": [{"beta": -0.1}, {"beta": math.nan}], "clip_low": [{"clip_low": -0.2}],

@@ -225,3 +225,13 @@ def parts(chapter):
 def test_a_hint_that_is_not_there(part, number, words):
     with pytest.raises(ValueError, match=words):
         hints.hint(chapters.find("softmax"), part, number)
+
+
+def test_a_wrong_return_speaks_of_the_return_alone(grader, tmp_path):
+    """Where the parameters are the course's own, listing them twice says nothing."""
+    source = edited("ex17_flash_attention", (
+        "return (weight1 * out1 + weight2 * out2).to(out1.dtype), lse",
+        "return (weight1 * out1 + weight2 * out2).to(out1.dtype)"))
+    said = screens(grader, tmp_path, "ex17_flash_attention", source, only=lambda check: "merge" in check.name)
+    assert "TypeCheckError: merge returned" in " ".join(said.values())
+    assert "yours takes" not in " ".join(said.values())
