@@ -15,7 +15,7 @@ from tests.course.stubs import fresh
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(timeout=4) as grader:
+    with Grader() as grader:
         yield grader
 
 
