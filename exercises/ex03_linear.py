@@ -30,6 +30,8 @@ class Linear(nn.Module):
     ) -> Float[Tensor, "*batch out_features"]:
         """x Wᵀ + b over the last axis of x, in x's dtype; the axes before it are a batch.
 
+        A batch may be empty: no rows in, no rows out.
+
         Raises ValueError, naming x, where x does not end in in_features features.
         """
         raise NotImplementedError

@@ -10,13 +10,13 @@ from grader.chapters import SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
 from grader.mistakes import Mistakes
-from grader.process import CAN_FORK, Ended, Nursery, TimedOut, Worker
+from grader.nursery import CAN_FORK, Nursery, Place
+from grader.process import Ended, TimedOut, Worker
 from grader.record import Record
 from grader.submission import (
     TIMEOUT,
     CourseError,
     Frame,
-    Place,
     Reply,
     Setting,
     Submission,

@@ -11,6 +11,8 @@ from importlib.abc import MetaPathFinder
 
 from jaxtyping import install_import_hook
 
+PACKAGE = "exercises"       # the name that a student's own imports and tracebacks show
+
 
 class ChapterFinder(MetaPathFinder):
     """Finds `package.exNN_name` in the folder that `folder_of(stem)` names (None: not found)."""

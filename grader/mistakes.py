@@ -13,8 +13,9 @@ from pathlib import Path
 from grader import chapters
 from grader.chapters import Chapter
 from grader.checks import Check, lacking
+from grader.nursery import Place
 from grader.record import Record
-from grader.submission import CourseError, Place, Reply, Submission
+from grader.submission import CourseError, Reply, Submission
 
 MAX_WORKERS = 4             # at most, for the known mistakes of a chapter; fewer where there are fewer cores
 

@@ -11,11 +11,11 @@ from grader import chapters
 from grader.chapters import HIDDEN, SOLUTIONS, Chapter
 from grader.checks import Check
 from grader.frames import FrameError
-from grader.jail import MAX_FILE, Desk
-from grader.process import Ended, Nursery, TimedOut, Worker
+from grader.jail import MAX_FILE
+from grader.nursery import Place
+from grader.process import Ended, TimedOut, Worker
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
-START = 120.0               # seconds that a GPU may take to be ready
 MAX_USES = 20               # lines that a reply may name
 AFTER_TIMEOUT = 1.0         # seconds for each check once one took too long in a student's own folder,
 BUDGET = 6                  # or all together more than so many times what one may take
@@ -64,33 +64,6 @@ class Setting:
     def question(self, check: Check) -> dict:
         """What a worker needs to ask one check."""
         return {"file": check.file, "function": check.function, "dtype": check.dtype, "seed": self.seed}
-
-
-class Place:
-    """Where submissions run: a worker that is started when needed, anew when it has ended."""
-
-    def __init__(self, nursery: Nursery, device: str = "cpu"):
-        self._nursery, self._device = nursery, device
-        self.desks = nursery.desks                          # where there are walls
-        self.many = nursery.many
-        self.laid: list[Desk] = []                          # all that a worker may read behind them
-        self.ahead: dict | None = None                      # what it has loaded already
-        self.worker: Worker | None = None
-
-    def open(self) -> Worker:
-        if self.worker is None:
-            self.worker = self._nursery.start("worker", [str(desk.path) for desk in self.laid], self.ahead)
-            if self._device != "cpu":       # its context takes seconds, which no check shall pay for
-                self.worker.ask("start", START, room="", device=self._device)
-        return self.worker
-
-    def close(self) -> str:
-        """End the worker; returns what it printed last."""
-        if self.worker is None:
-            return ""
-        self.worker.end()
-        said, self.worker = self.worker.output(), None
-        return said
 
 
 class Submission:

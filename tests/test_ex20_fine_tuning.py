@@ -450,7 +450,7 @@ def test_render_chat_sandbox(impl, draw):
     ImmutableSandboxedEnvironment does both. Whatever a template raises becomes a ValueError that names it.
     """
     messages, said = [dict(message) for message in CHAT], {}
-    for case, template in {"insides": "{{ ''.__class__.__mro__ }}", "globals": "{{ raise_exception.__globals__ }}",
+    for case, template in {"insides": "{{ ''.__class__.__mro__ }}", "globals": "{{ raise_exception.__globals__.os }}",
                            "append": "{{ messages.append(1) }}", "update": "{{ messages[0].update(role='x') }}",
                            "no jinja2": "{% for %}", "type error": "{{ messages + 1 }}"}.items():
         said[case] = raises(ValueError, lambda: impl.render_chat(messages, template), names="template")

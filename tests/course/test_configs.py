@@ -90,24 +90,38 @@ def without_nulls(config: dict) -> dict:
             for key, value in config.items() if value is not None or key == "num_key_value_heads"}
 
 
-@pytest.mark.parametrize("kind", FIELDS)
 @torch.no_grad()
-def test_the_same_numbers_or_a_value_error(kind, tmp_path):
-    """What transformers refuses for a null may be loaded as if the key were missing."""
+def equal(config: dict, folder: Path) -> bool:
+    """Whether a config is taken, and then gives transformers' numbers; False where it is refused.
+
+    What transformers refuses for a null may be loaded as if the key were missing.
+    """
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    rng, ids, equal, refused = random.Random(kind), torch.arange(40)[None] % 13, 0, 0
-    for _ in range(100 if kind == "gpt2" else 200):
-        config = a_config(rng, kind)
-        try:
-            make_rope(settled := config_from_hf(config))
-        except ValueError as error:
-            assert str(error), config
-            refused += 1
-            continue
-        theirs = transformers_model(config, tmp_path) or transformers_model(without_nulls(config), tmp_path)
-        assert theirs is not None, f"transformers makes no model of {json.dumps(config)}"
-        mine, right = build_model(settled, CONVERTERS[kind](theirs.state_dict())), theirs(ids).logits
-        error = (mine(ids) - right).abs().max() / right.abs().max()
-        assert error < 1e-5, f"off by {error:.0e} of the largest logit: {json.dumps(config)}"
-        equal += 1
-    assert equal >= 40 and refused >= 30, (equal, refused)
+    try:
+        make_rope(settled := config_from_hf(config))
+    except ValueError as error:
+        assert str(error), config
+        return False
+    theirs = transformers_model(config, folder) or transformers_model(without_nulls(config), folder)
+    assert theirs is not None, f"transformers makes no model of {json.dumps(config)}"
+    mine, ids = build_model(settled, CONVERTERS[config["model_type"]](theirs.state_dict())), torch.arange(LENGTH) % 13
+    right = theirs(ids[None]).logits
+    error = (mine(ids[None]) - right).abs().max() / right.abs().max()
+    assert error < 1e-5, f"off by {error:.0e} of the largest logit: {json.dumps(config)}"
+    return True
+
+
+@pytest.mark.parametrize("kind", FIELDS)
+def test_the_same_numbers_or_a_value_error(kind, tmp_path):
+    rng = random.Random(kind)
+    taken = [equal(a_config(rng, kind), tmp_path) for _ in range(100 if kind == "gpt2" else 200)]
+    assert taken.count(True) >= 40 and taken.count(False) >= 30
+
+
+@pytest.mark.parametrize("layout", ["rope_parameters", "rope_scaling"])
+def test_each_null_inside_beside_values_outside(layout, tmp_path):
+    """A walk by chance seldom meets the pair: a key that is null inside, where another stands outside for it."""
+    outside = {"model_type": "llama", **BASES["llama"], "rope_theta": 500.0, "original_max_position_embeddings": 16}
+    taken = [equal(outside | {layout: scaling | {key: None}}, tmp_path)
+             for scaling in ({"rope_type": "linear", "factor": 2.0}, LLAMA3, YARN) for key in [*INSIDE, "type"]]
+    assert taken.count(True) >= 15

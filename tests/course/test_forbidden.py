@@ -70,6 +70,13 @@ def test_seen_at_run_time(tmp_path):
     assert found["test_flops"][0] == "passed"
 
 
+@pytest.mark.parametrize("forward", [
+    "nn.functional.conv1d(x.reshape(-1, x.shape[-1], 1), self.weight[..., None]).reshape(*x.shape[:-1], -1)",
+    "nn.functional.bilinear(x, torch.ones_like(x[..., :1]), self.weight[..., None])"])
+def test_layers_that_hold_a_linear_one(forward, tmp_path):
+    assert {word for word, _ in _grade(tmp_path, f"y = {forward}").values()} == {"forbidden"}
+
+
 def test_a_caught_use_is_still_seen(tmp_path):
     found = _grade(tmp_path, 'y = x @ self.weight.T\n        try:\n'
                              '            getattr(nn.functional, "lin" + "ear")(x, self.weight)\n'

@@ -9,6 +9,7 @@ import dataclasses
 import json
 import socket
 import threading
+import time
 
 import pytest
 
@@ -65,7 +66,9 @@ def _grade(grader: Grader, handed_in, folder) -> None:
     handed_in.write(folder)
     grader.setting = dataclasses.replace(
         grader.setting, timeout=LIMIT if "timeout" in handed_in.expected else PATIENCE)
+    start = time.monotonic()
     verdicts = list(grader.grade(handed_in.chapter, folder))
+    assert time.monotonic() - start < 2 * grader.setting.timeout * len(verdicts)
     handed_in.holds(verdicts, grader.setting, folder)
     results.write_json(folder / "verdicts.json", {handed_in.chapter: verdicts}, grader.setting, folder)
     said = (folder / "verdicts.json").read_text("utf-8")

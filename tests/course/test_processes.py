@@ -10,7 +10,8 @@ import pytest
 from grader import chapters
 from grader.chapters import ROOT
 from grader.engine import Grader
-from grader.process import Ended, Nursery
+from grader.nursery import Nursery
+from grader.process import Ended
 
 LINEAR = chapters.find("linear")
 SOLUTION = LINEAR.solution.read_text("utf-8")

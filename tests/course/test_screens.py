@@ -15,7 +15,7 @@ from tests.course.stubs import fresh
 
 @pytest.fixture(scope="module")
 def grader():
-    with Grader(timeout=4) as grader:
+    with Grader() as grader:
         yield grader
 
 
@@ -68,6 +68,13 @@ def test_chapter_12_takes_the_name_that_chapter_08_asks_for(grader, tmp_path, na
                                    f"            raise ValueError(f'{name} must be in [0, 1), got {{dropout}}')\n"
                                    "        self.dropout = Dropout(dropout)"))
     assert not screens(grader, tmp_path, "ex12_block", source, only=lambda check: "dropout" in check.name)
+
+
+def test_a_setting_is_named_whatever_its_function_says(grader, tmp_path):
+    """Sampling, which is given, adds the field's name: chapter 15 does not ask top_k for it."""
+    source = edited("ex15_generation", ("k must be at least 1, got {k}", "must be at least 1, got {k}"))
+    assert not screens(grader, tmp_path, "ex15_generation", source, hidden=True,
+                       only=lambda check: "refuse" in check.name)
 
 
 def test_a_gradient_through_the_maximum_is_named(grader, tmp_path):

@@ -38,6 +38,16 @@ view = torch.zeros(2, 4, device=second_device.NAME)
 view[:, 2:] += 1
 assert view.cpu().tolist() == [[0, 0, 1, 1]] * 2, view
 """
+CLIPPED = """
+import torch
+from solutions.ex14_training import clip_grad_norm
+from tests.course import second_device
+second_device.install()
+here, there = (torch.nn.Parameter(torch.zeros(2, device=device)) for device in ("cpu", second_device.NAME))
+here.grad, there.grad = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 4.0]).to(second_device.NAME)
+assert clip_grad_norm([here, there], 1).item() == 5
+torch.testing.assert_close(torch.cat([here.grad, there.grad.cpu()]), torch.tensor([0.6, 0.0, 0.0, 0.8]))
+"""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
@@ -51,6 +61,11 @@ def test_the_device_refuses_what_cuda_refuses():
         program += f"try:\n    {expression}\nexcept (RuntimeError, TypeError):\n    pass\n" \
                    f"else:\n    raise AssertionError('it takes {what}')\n"
     said = run("-c", program + "\n".join(TAKEN.values()))
+    assert said.returncode == 0, said.stderr
+
+
+def test_gradients_on_two_devices_are_clipped_as_one():
+    said = run("-c", CLIPPED)
     assert said.returncode == 0, said.stderr
 
 

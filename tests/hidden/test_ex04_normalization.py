@@ -1,5 +1,7 @@
 """Chapter 04 on other shapes, dtypes and extremes."""
 
+import torch
+
 from grader import accepts, dtypes, points, raises
 
 
@@ -93,6 +95,12 @@ def test_backward_of_a_sum(impl, draw):
     """Where the loss is y.sum(), all gradients of y share one number in memory."""
     x = draw(5, 6)
     return impl.rms_norm_backward(x, draw(6), 1e-5, x.new_ones(()).expand(5, 6))
+
+
+def test_backward_wider_x(impl, draw):
+    """It is x that says how wide rms_norm_backward computes: float64 keeps its digits beside a float32 weight."""
+    x, grad_out = draw(5, 6).to(torch.float64), draw(5, 6).to(torch.float64)
+    return impl.rms_norm_backward(x, draw(6), 1e-5, grad_out)
 
 
 def test_backward_non_contiguous(impl, draw):

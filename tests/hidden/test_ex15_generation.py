@@ -182,3 +182,9 @@ def test_abandoned_stream(impl, draw):
     next(pieces)
     pieces.close()
     return model.training
+
+
+def test_left_pad_device(impl, draw):
+    """left_pad makes all three of its tensors on the device that is asked for."""
+    made = impl.left_pad([[3, 1], [2]], "meta")
+    return {name: tensor.device.type for name, tensor in zip(("tokens", "positions", "real"), made)}
