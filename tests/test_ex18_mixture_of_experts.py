@@ -469,8 +469,9 @@ def test_update_bias_and_padding(impl, draw):
 
     Hand mask on to expert_load, before the bias is touched.
     """
-    router, ids = impl.Router(6, 4, 2, bias=True).to(draw.device), draw.ints(4, 3, 5, 2)
+    router = impl.Router(6, 4, 2, bias=True).to(draw.device)
     mask = torch.tensor([[0, 0, 0, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 1, 1]], dtype=torch.bool, device=draw.device)
+    ids = draw.ints(3, 3, 5, 2).masked_fill(~mask[..., None], 3)        # padding alone asks for expert 3
     impl.update_bias(router, ids, 0.5, mask)
     said = {"bias": router.bias.clone()}
     said["mask"] = raises(ValueError, lambda: impl.update_bias(router, ids, 0.5, mask[:2]), names="mask")
