@@ -384,7 +384,7 @@ def _step(impl, draw, updates, ref=False, **loss):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
     losses = impl.grpo_step(model, optimizer, rolled, draw(3, 3), reference, updates, **loss)
     return {"losses": losses, "unembedding": model.unembedding.weight.detach(),
-            "grad": model.blocks[0].attention.q_proj.weight.grad,
+            "grad": model.blocks[0].attention.o_proj.weight.grad.flatten(),     # as one row: some are nearly 0
             "reference has gradients": ref and any(p.grad is not None for p in reference.parameters())}
 
 

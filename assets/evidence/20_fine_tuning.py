@@ -42,7 +42,7 @@ Answer:
 {% endfor %}"""
 SETTINGS = {"base": None,       # rank (None: all weights learn), learning rate
             "LoRA, rank 8": (8, 2e-3), "all weights, 0.0001": (None, 1e-4), "all weights, 0.0003": (None, 3e-4),
-            "LoRA, rank 1": (1, 2e-3)}
+            "LoRA, rank 1": (1, 2e-3), "LoRA, rank 2": (2, 2e-3)}
 
 
 def words_of(tokenizer) -> list[str]:

@@ -11,10 +11,10 @@ def _inputs(draw, *batch, heads=2, kv_heads=1, q_len=5, k_len=6, head_dim=3, val
 
 
 def _through(impl, leaves, pull, *options):
-    """out and the gradients of the autograd function."""
+    """out and the gradients of the autograd function, each as one row: some queries have next to none."""
     leaves = [x.detach().requires_grad_() for x in leaves]
     out = impl.FlashAttention.apply(*leaves, *options)
-    return [out, *torch.autograd.grad(out, leaves, pull)]
+    return [out, *(grad.flatten() for grad in torch.autograd.grad(out, leaves, pull))]
 
 
 @points(2)
@@ -49,9 +49,9 @@ def test_sizes_of_one(impl, draw):
     said = {}
     for sizes in ((1, 1, 1, 1), (1, 4, 1, 3), (3, 3, 2, 1)):
         q_len, k_len, head_dim, value_dim = sizes
-        q, k, v = _inputs(draw, 1, heads=1, q_len=q_len, k_len=k_len, head_dim=head_dim, value_dim=value_dim)
+        q, k, v = _inputs(draw, 3, heads=1, q_len=q_len, k_len=k_len, head_dim=head_dim, value_dim=value_dim)
         for block in (1, 1000):
-            said[f"{sizes}, {block}"] = _through(impl, (q, k, v), draw(1, 1, q_len, value_dim), True, block, block)
+            said[f"{sizes}, {block}"] = _through(impl, (q, k, v), draw(3, 1, q_len, value_dim), True, block, block)
     return said
 
 
@@ -67,9 +67,9 @@ def test_every_block(impl, draw):
 
 @points(2)
 def test_wide_scores(impl, draw):
-    """Scores from −1,000 to 1,000 forward, and from −100 to 100 backward, in no order."""
+    """Scores from −200 to 200 forward, and from −100 to 100 backward, in no order."""
     q, k, v = draw(2, 2, 9, 4, scale=20).round(), draw(2, 2, 13, 4, scale=20).round(), draw(2, 2, 13, 4)
-    return {"forward": list(impl.flash_attention(q, k, v, False, 4, 4)),
+    return {"forward": list(impl.flash_attention(q / 8, k, v, False, 4, 4)),
             "grad of v": _through(impl, (q / 16, k, v), draw(2, 2, 9, 4), False, 4, 4)[3]}
 
 

@@ -37,7 +37,7 @@ def _write(folder, tensors, **config):
 
 
 def _tensors(draw, rank=2):
-    return {f"base_model.model.model.layers.{n}.self_attn.k_proj.lora_{which}.weight": draw(*shape)
+    return {f"base_model.model.model.layers.{n}.self_attn.k_proj.lora_{which}.weight": draw(*shape, scale=0.5)
             for n in range(3) for which, shape in (("A", (rank, 12)), ("B", (12, rank)))}
 
 
@@ -256,6 +256,7 @@ def test_masks_in_a_row(impl, draw):
     return {"overlap": impl.assistant_mask([3, 3, 3, 1, 9, 3, 3], [3, 3], 9),
             "inside": impl.assistant_mask([7, 8, 1, 7, 8, 2, 9, 4], [7, 8], 9),
             "end in the header": impl.assistant_mask([9, 7, 1, 9, 7], [9, 7], 9),
+            "end ends the header": impl.assistant_mask([7, 9, 1, 2], [7, 9], 9),
             "at the very end": impl.assistant_mask([1, 7, 8], [7, 8], 9)}
 
 
