@@ -226,11 +226,16 @@ def test_group_advantages_refuses(impl, draw):
 def test_grpo_loss(impl, draw, dtype):
     """grpo_loss: −min(ρ A, clip(ρ) A) per token; the mean over each answer's tokens, then over answers.
 
-    ρ = π / π_old = exp(log π − log π_old). The gradient is asked too: a clipped token has none.
+    ρ = π / π_old = exp(log π − log π_old). The gradient is asked too: a clipped token has none. Subtract before the
+    exponential: in float32 e^−105 is 0.
     """
     now = -draw.ints(128, 4, 6) / 64                    # bfloat16 has all of these, and the old ones
     now, old = now.to(dtype).requires_grad_(), (now + draw.ints(128, 4, 6) / 64 - 1).to(dtype)
-    return _with_gradient(impl.grpo_loss(now, old, draw(4).to(dtype), _mask(draw, 6, 2, 5, 1)), now)
+    found = _with_gradient(impl.grpo_loss(now, old, draw(4).to(dtype), _mask(draw, 6, 2, 5, 1)), now)
+    rare = -105 - draw.ints(16, 2, 3) / 2
+    rare, old = rare.to(dtype).requires_grad_(), (rare + draw.ints(3, 2, 3) / 2 - 0.5).to(dtype)
+    return {**found, "rare tokens": _with_gradient(
+        impl.grpo_loss(rare, old, draw(2).to(dtype), _mask(draw, 3, 3)), rare)}
 
 
 @points(2)
