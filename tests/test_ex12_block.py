@@ -182,8 +182,8 @@ def test_pre_norm_gradients(impl, draw):
 
     A .data, .detach() or torch.no_grad() on the way cuts them off.
     """
-    block, x = _real(impl, draw), draw(2, 4, 8).requires_grad_()
-    (block(x) * draw(2, 4, 8)).sum().backward()
+    block, x = _real(impl, draw), draw(6, 4, 8).requires_grad_()
+    (block(x) * draw(6, 4, 8)).sum().backward()
     return {"grad of x": x.grad,
             **_grads(block)}
 

@@ -489,7 +489,7 @@ def test_with_experts(impl, draw):
     ids, said = draw.ints(11, 2, 7), {}
     for name, kind in KINDS.items():
         model = _model(impl, draw, kind)
-        same = impl.with_experts(model, 4, 2, d_ff=5, shared=1, score="sigmoid", scale=2.5)
+        same = impl.with_experts(model, 4, 2, d_ff=5, shared=1, score="sigmoid", scale=0.5)
         said[name] = draw.fill(model)(ids).flatten()
         said[f"{name}, the same model"] = same is model
         said[f"{name}, state"] = {n: s for n, s in _shapes(model).items() if "feed_forward" in n}
