@@ -71,6 +71,12 @@ class Chapter:
         return (ast.get_docstring(ast.parse(stub(self))) or "").partition("\n")[0]
 
 
+def engine_files() -> list[Path]:
+    """The grader's files that every edition has: all but what only an instructor or an author uses."""
+    return sorted(path for path in (ROOT / "grader").rglob("*.py")
+                  if path.relative_to(ROOT / "grader").parts[0] not in ("classroom", "author"))
+
+
 def chapters() -> list[Chapter]:
     """Every chapter that has checks, in order."""
     return sorted(Chapter(path.stem.removeprefix("test_")) for path in TESTS.glob("test_ex*.py"))

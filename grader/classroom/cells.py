@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from grader import chapters, results
-from grader.chapters import ROOT, Chapter
+from grader.chapters import Chapter
 from grader.classroom.collect import Handed
 from grader.classroom.grading import Grading
 from grader.engine import Grader
@@ -62,7 +62,7 @@ def hashes(chapter: Chapter, folder: Path, asking: Asking) -> dict[str, str]:
 def _grader() -> str:
     """A hash of the engine and of what it runs on."""
     made = results.made_with()
-    return f"{results.digest(*sorted((ROOT / 'grader').glob('*.py')))} torch {made['torch']} python {made['python']}"
+    return f"{results.digest(*chapters.engine_files())} torch {made['torch']} python {made['python']}"
 
 
 def answer(grader: Grader, chapter: str, folder: str) -> list[dict]:
