@@ -14,19 +14,19 @@ watch: .venv/student          ## grade at every save
 test: .venv/maintainer lint   ## grade exercises/, then test the course itself
 	$(BIN)/python -m grader check; test $$? -le 1
 	$(BIN)/python -m pytest tests/course -q -n auto --dist worksteal
-	$(BIN)/python -m pytest --nbval notebooks -q -n 2 --dist loadfile -p tests.course.fresh_notebooks
+	$(BIN)/python -m pytest --nbval notebooks -q -n 2 --dist loadfile -p tests.course.lessons.fresh_notebooks
 
 lint: .venv/maintainer
 	$(BIN)/ruff check
 
 notebooks: .venv/student      ## run lessons on fresh stubs and keep their outputs: all, or make notebooks CHAPTER=28
-	$(BIN)/python -m tests.course.run_notebooks $(CHAPTER)
+	$(BIN)/python -m tests.course.lessons.run_notebooks $(CHAPTER)
 
 bench: .venv/student          ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m tests.course.bench
 
 mutants: .venv/maintainer     ## faults in the solutions that no check notices: make mutants CHAPTER=09
-	$(BIN)/python -m tests.course.mutants $(CHAPTER)
+	$(BIN)/python -m tests.course.checks.mutants $(CHAPTER)
 
 generate: .venv/student       ## continue a text: make generate PROMPT="The for statement"
 	$(BIN)/python assets/pocket/generate.py "$(PROMPT)"
@@ -49,7 +49,7 @@ site: .venv/site              ## the lessons as a site, in site/; make site SOLU
 	$(BIN)/python -m docs $(if $(filter no,$(SOLUTIONS)),--no-solutions) $(if $(filter yes,$(BOOK)),--book)
 
 links: .venv/student          ## into the lessons: where to open them, from pyproject.toml's Repository
-	$(BIN)/python -m grader.classroom.links
+	$(BIN)/python -m grader.author.links
 
 .venv/student: requirements.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed; name one with make PYTHON=...')"

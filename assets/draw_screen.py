@@ -10,9 +10,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from rich import _export_format, terminal_theme  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from grader import chapters, report  # noqa: E402
-from grader.engine import Grader  # noqa: E402
-from grader.screen import Screen  # noqa: E402
+from grader.course import chapters  # noqa: E402
+from grader.front import report  # noqa: E402
+from grader.front.screen import Screen  # noqa: E402
+from grader.judge.engine import Grader  # noqa: E402
 
 COMMAND = "$ python -m grader check linear"
 MISTAKE = ("weight = torch.empty(out_features, in_features)",

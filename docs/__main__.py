@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from docs import bibliography, book, glossary, lessons, pages
-from grader.chapters import ROOT, chapters
+from grader.course.chapters import ROOT, chapters
 
 HERE = Path(__file__).resolve().parent
 

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 from docs import bibliography, glossary, lessons, pages
-from grader.chapters import chapters
+from grader.course.chapters import chapters
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NAME = "build-a-transformer"

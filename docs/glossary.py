@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from docs.lessons import read
-from grader.chapters import Chapter, chapters
+from grader.course.chapters import Chapter, chapters
 
 SYMBOLS = re.compile(r"^\| *symbol[^\n]*\n\|[-| :]+\n(?:\|[^\n]*\n?)+", re.M)
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from docs import maps, solutions
-from grader.chapters import Chapter
+from grader.course.chapters import Chapter
 
 MAP = re.compile(r"^!\[([^\]]*)\]\(\.\./assets/map/\d\d\.svg\)$", re.M)
 DISPLAY = re.compile(r"^\$\$\n.*?\n\$\$$", re.M | re.S)

@@ -2,7 +2,7 @@
 
 import importlib.util
 
-from grader.chapters import ROOT, Chapter, chapters
+from grader.course.chapters import ROOT, Chapter, chapters
 
 _spec = importlib.util.spec_from_file_location("draw_map", ROOT / "assets" / "map" / "draw_map.py")
 draw_map = importlib.util.module_from_spec(_spec)

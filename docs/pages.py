@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from docs import lessons, maps, solutions
-from grader.chapters import ROOT, Chapter, chapters, prerequisites, stub
+from grader.course.chapters import ROOT, Chapter, chapters, prerequisites, stub
 
 INTEREST = ("12", "What each depth would say next")       # the figure of the front page: its lesson and its title
 WHOLE = ("The model as a map: text runs in at the upper left, through the blocks along the residual stream, "

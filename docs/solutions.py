@@ -5,8 +5,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from grader.chapters import BLOCK, Chapter
-from grader.hints import FOLD, HEADING
+from grader.course.chapters import BLOCK, Chapter
+from grader.course.hints import FOLD, HEADING
 
 MARKS = re.compile(r"^[ \t]*# (?:BEGIN|END) SOLUTION\n", re.M)
 

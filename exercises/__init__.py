@@ -6,12 +6,12 @@ your own file is used. In a notebook, run the import cell again after a save.
 
 import sys
 
-from grader import chapters, loader
+from grader.course import chapters, loader
 
 _STEMS = {chapter.stem: chapter for chapter in chapters.chapters()}
 
 loader.install(__name__, lambda stem: (
-    chapters.source_folder(_STEMS[stem], chapters.EXERCISES) if stem in _STEMS else None))
+    stubs.source_folder(_STEMS[stem], chapters.EXERCISES) if stem in _STEMS else None))
 
 
 def _saves() -> list[int]:

@@ -1,6 +1,6 @@
 """Runs a check on two implementations and compares what comes back."""
 
-from grader.checks import accepts, devices, dtypes, needs, points, raises, shares_memory, tolerance
+from grader.course.checks import accepts, devices, dtypes, needs, points, raises, shares_memory, tolerance
 
 __all__ = ["accepts", "check", "devices", "dtypes", "needs", "points", "raises", "shares_memory", "tolerance"]
 
@@ -8,6 +8,6 @@ __all__ = ["accepts", "check", "devices", "dtypes", "needs", "points", "raises",
 def __getattr__(name: str):
     """`check` is for notebooks; checks and workers start without what it needs."""
     if name == "check":
-        from grader.notebook import check
+        from grader.front.notebook import check
         return check
     raise AttributeError(f"module 'grader' has no attribute {name!r}")

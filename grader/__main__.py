@@ -1,17 +1,17 @@
-"""The command line: check, watch, hint, reset, stubs; an instructor's commands are in classroom/."""
+"""The command line: check, watch, hint, reset, stubs; an instructor's and an author's are in their rooms."""
 
 import argparse
-import importlib.util
-import os
 import secrets
 import sys
 from pathlib import Path
 
-from grader import chapters
-from grader.engine import FINE, TIMEOUT, Grader
-from grader.submission import CourseError
+from grader.course import chapters, stubs
+from grader.course.chapters import CourseError
+from grader.course.packages import need_libraries
+from grader.judge.engine import Grader
+from grader.sandbox.setting import TIMEOUT, Setting
 
-ACTIVATE = r".venv\Scripts\activate" if os.name == "nt" else "source .venv/bin/activate"
+HERE = Path(__file__).parent
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,14 +27,6 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError, CourseError) as error:
         print(f"grader: {error}", file=sys.stderr)
         return 2
-
-
-def need_libraries() -> None:
-    """Raise a CourseError where what the grader needs is not installed for this Python."""
-    for name in ("torch", "rich"):
-        if importlib.util.find_spec(name) is None:
-            raise CourseError(f"{name} is not installed for {sys.executable}. If you have run `make check`, "
-                              f"run `{ACTIVATE}` first; if not, the README says how to install.")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,36 +56,36 @@ def _parser() -> argparse.ArgumentParser:
     reset.add_argument("chapter", metavar="CHAPTER")
     reset.set_defaults(run=_reset)
 
-    stubs = commands.add_parser("stubs", help="write the stubs anew from the solutions")
-    stubs.set_defaults(run=_stubs)
+    anew = commands.add_parser("stubs", help="write the stubs anew from the solutions")
+    anew.set_defaults(run=_stubs)
 
-    graded = _for_instructors(commands)
-    for command in filter(None, (check, watch, graded)):
-        command.add_argument("--device", choices=("cpu", "cuda"), default=None if command is graded else "cpu")
+    common = [check, watch]
+    if (HERE / "author").is_dir():          # a students' edition has neither of these
+        from grader.author.commands import add
+        add(commands)
+    if (HERE / "classroom").is_dir():
+        from grader.classroom.commands import add
+        common.append(add(commands))
+    for command in common:
+        kept = command not in (check, watch)        # a run that goes on keeps what it was begun with
+        command.add_argument("--device", choices=("cpu", "cuda"), default=None if kept else "cpu")
         command.add_argument("--seed", type=int, metavar="N",
                              help="other inputs (default 0; for what was handed in, one that nobody has seen)")
-        command.add_argument("--timeout", type=float, default=None if command is graded else TIMEOUT, metavar="S",
+        command.add_argument("--timeout", type=float, default=None if kept else TIMEOUT, metavar="S",
                              help=f"seconds that one check may take (default {TIMEOUT:g})")
     return parser
-
-
-def _for_instructors(commands):
-    """The commands of classroom/, which a students' edition has not; returns the parser of `grade`, if there is one."""
-    if not (Path(__file__).parent / "classroom").is_dir():
-        return None
-    from grader.classroom import commands as more
-    return more.add(commands)
 
 
 def _chosen(options) -> list[chapters.Chapter]:
     return sorted({chapters.find(name) for name in options.chapters}) or chapters.chapters()
 
 
-def _seed(options) -> int:
+def _setting(options) -> Setting:
     """A student checks on the public seed; what is handed in is graded on one that nobody has seen."""
-    if options.seed is not None:
-        return options.seed
-    return secrets.randbelow(1 << 31) if getattr(options, "submission", None) else 0
+    seed = options.seed
+    if seed is None:
+        seed = secrets.randbelow(1 << 31) if getattr(options, "submission", None) else 0
+    return Setting(options.device, seed, options.timeout)
 
 
 def _check(options) -> int:
@@ -101,8 +93,8 @@ def _check(options) -> int:
     if folder and not folder.is_dir():
         raise ValueError(f"--submission {folder} is no folder")
     bare = chapters.without_hidden(chosen) if options.hidden else []
-    with Grader(options.device, _seed(options), options.timeout) as grader:
-        from grader import report, results, screen  # while the zygote imports torch
+    with Grader(_setting(options)) as grader:
+        from grader.front import report, results, screen  # while the zygote imports torch
         found, show = {}, screen.Screen()
         for chapter in chosen:
             found[chapter] = list(grader.grade(
@@ -115,26 +107,26 @@ def _check(options) -> int:
             show.text(f"\nNo hidden checks are there for {', '.join(chapter.number for chapter in bare)}.")
         if options.json:
             results.write_json(options.json, found, grader.setting, folder or chapters.EXERCISES)
-    fine = all(verdict.word in FINE for verdicts in found.values() for verdict in verdicts)
+    fine = all(verdict.word.fine for verdicts in found.values() for verdict in verdicts)
     return 0 if fine else 1
 
 
 def _watch(options) -> int:
-    from grader import watch
-    with Grader(options.device, _seed(options), options.timeout) as grader:
+    from grader.front import watch
+    with Grader(_setting(options)) as grader:
         watch.run(grader, _chosen(options))
     return 0
 
 
 def _hint(options) -> int:
-    from grader import hints
+    from grader.course import hints
     print(hints.hint(chapters.find(options.chapter), options.part, options.number))
     return 0
 
 
 def _reset(options) -> int:
     chapter = chapters.find(options.chapter)
-    kept = chapters.reset(chapter)
+    kept = stubs.reset(chapter)
     print(f"{chapters.shown(chapter.exercise)} is a fresh stub.")
     if kept:
         print(f"Your file is kept as {chapters.shown(kept)}.")
@@ -142,7 +134,7 @@ def _reset(options) -> int:
 
 
 def _stubs(options) -> int:
-    written, kept = chapters.write_stubs()
+    written, kept = stubs.write_stubs()
     print(f"{len(written)} stubs written, {len(kept)} kept because they are begun.")
     for chapter in kept:
         print(f"  kept {chapters.shown(chapter.exercise)} "

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from grader import chapters  # noqa: E402
+from grader.course import chapters  # noqa: E402
 
 WIDTH, HEIGHT = 728, 524
 

@@ -1,9 +1,9 @@
-"""An instructor's commands: handout, grade, merge, platform, new, without."""
+"""An instructor's commands: handout, grade, merge, platform."""
 
 import argparse
 from pathlib import Path
 
-from grader import chapters
+from grader.course import chapters
 
 
 def add(commands):
@@ -52,14 +52,6 @@ def add(commands):
     handout.add_argument("--given", nargs="+", metavar="CHAPTER", help="give the solutions of these, such as 0-4")
     handout.set_defaults(run=_handout)
 
-    new = commands.add_parser("new", help="write every file of a new chapter")
-    new.add_argument("number", metavar="NUMBER", help="two digits, such as 28")
-    new.add_argument("name", metavar="NAME", help="small letters and digits, with _ between words")
-    new.set_defaults(run=_new)
-
-    without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
-    without.add_argument("chapters", nargs="+", metavar="CHAPTER")
-    without.set_defaults(run=_without)
     return grade
 
 
@@ -70,7 +62,7 @@ def _count(text: str) -> int:
 
 
 def _handout(options) -> int:
-    from grader.classroom import handout
+    from grader.classroom.edition import handout
     chosen = chapters.several(*options.chapters) if options.chapters else chapters.chapters()
     given = chapters.several(*options.given) if options.given else []
     handout.run(options.folder, chosen, given, tell=lambda words: print(words, flush=True))
@@ -79,29 +71,14 @@ def _handout(options) -> int:
 
 
 def _grade(options) -> int:
-    from grader.classroom import grade, regrade
+    from grader.classroom.run import grade, regrade
     return (regrade if options.regrade else grade).run(options)
 
 
 def _merge(options) -> int:
-    from grader.classroom import shards
+    from grader.classroom.run import shards
     return shards.run(options)
 
 
 def _platform(options) -> int:
-    from grader.classroom import handin
     return handin.run(options)
-
-
-def _new(options) -> int:
-    from grader.classroom.new import new
-    for path in new(options.number, options.name):
-        print(chapters.shown(path))
-    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; its row into the README's table.")
-    return 0
-
-
-def _without(options) -> int:
-    from grader.classroom.without import without
-    print(without([chapters.find(name) for name in options.chapters]))
-    return 0

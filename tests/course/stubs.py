@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from grader import chapters
+from grader.course import chapters
 
 
 def fresh(folder: Path) -> Path:

@@ -1,0 +1,51 @@
+"""The lessons opened from where the course lies: `python -m grader.author.links`, or `make links`.
+
+The address of its repository is the only setting: `Repository` in pyproject.toml. Where it has one, each lesson says
+where to open it without installing anything, and its first cell fetches the course if it is not there. Where it is
+empty, lessons hold neither.
+"""
+
+import json
+import re
+import tomllib
+
+from grader.course.chapters import ROOT, chapters
+
+WORDS = " **Nothing to install:** open it in [Colab]({}) or [Codespaces]({})."
+OPENED = re.compile(re.escape(WORDS).replace(r"\{\}", r"[^)\s]*") + r"\Z")
+FETCH = """\
+if not any((p / "grader").is_dir() for p in Path("_").absolute().parents):
+    os.system("git clone -q {} course; pip install -qr course/requirements-colab.txt"); os.chdir("course")
+"""
+FETCHED = re.compile(re.escape(FETCH).replace(r"\{\}", r"\S*"))
+FOUND = "from pathlib import Path\n"        # what stands above the two lines
+
+
+def address() -> str:
+    """The repository's address, "" where it has none yet."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    return settings["project"]["urls"]["Repository"].removesuffix("/").removesuffix(".git")
+
+
+def put(text: str, name: str, url: str) -> str:
+    """A lesson's notebook, given and returned as text, with the links that belong to an address, and no others.
+
+    name: the notebook's. Colab and Codespaces open what lies on GitHub; a course from elsewhere can be fetched alone.
+    """
+    lesson = json.loads(text)
+    opening, code = (next(cell for cell in lesson["cells"] if cell["cell_type"] == kind)
+                     for kind in ("markdown", "code"))
+    said, found = OPENED.sub("", "".join(opening["source"])), FETCHED.sub("", "".join(code["source"]))
+    if url:
+        found = found.replace(FOUND, FOUND + FETCH.format(url), 1)
+    if owner := url.partition("https://github.com/")[2]:
+        said += WORDS.format(f"https://colab.research.google.com/github/{owner}/blob/main/notebooks/{name}",
+                             f"https://codespaces.new/{owner}")
+    opening["source"], code["source"] = said.splitlines(keepends=True), found.splitlines(keepends=True)
+    return json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    for chapter in chapters():
+        chapter.notebook.write_text(
+            put(chapter.notebook.read_text("utf-8"), chapter.notebook.name, address()), "utf-8")

@@ -1,0 +1,127 @@
+"""Canvas' gradebook, filled in: the file that it exports is the one that it imports."""
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.classroom.output.exports import totals
+from grader.classroom.output.grading import Grading
+from grader.course import chapters
+from grader.front.results import write_whole
+
+WHO = ("Student", "ID", "SIS User ID", "SIS Login ID")
+_ASSIGNMENT = re.compile(r"(.*) \(\d+\)")
+TOTAL = "total"
+
+
+@dataclass
+class Template:
+    """A gradebook as Canvas exports it."""
+
+    path: Path
+    rows: list[list[str]]
+    possible: list[str] | None      # the row "Points Possible"
+    columns: dict[int, str]         # which column takes which chapter's points, or TOTAL
+
+    @classmethod
+    def read(cls, path: Path) -> "Template":
+        """Read an export; a ValueError where it is none, or no column can be told to be a chapter's."""
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.reader(file))
+        if not rows or rows[0][:2] != ["Student", "ID"]:
+            raise ValueError(f"{path} is no gradebook of Canvas: its first columns are not Student and ID")
+        possible = next((row for row in rows[1:] if row and row[0].strip() == "Points Possible"), None)
+        names = {i: found for i, name in enumerate(rows[0]) if (found := _assignment(name))}
+        columns = {i: stem for i, name in names.items() if (stem := _chapter(name))}
+        if not columns and len(names) == 1:
+            columns = dict.fromkeys(names, TOTAL)
+        if not columns:
+            raise ValueError(f"{path}: no column is named for a chapter, such as 'Linear 03 (123)', nor is there a "
+                             f"single one for the total; there are {', '.join(map(repr, names.values())) or 'none'}")
+        if len(set(columns.values())) < len(columns):
+            raise ValueError(f"{path}: two columns are named for one chapter: "
+                             f"{', '.join(repr(names[i]) for i in columns)}")
+        return cls(path, rows, possible, columns)
+
+    def fill(self, out: Path, cells: list[dict], grading: Grading) -> list[str]:
+        """Write it with the points filled in; returns what is to be said of it, in lines."""
+        said, given = [], {}
+        for cell in cells:
+            given.setdefault(cell["student"], []).append(cell)
+        rows = [row for row in self.rows[1:] if row and row is not self.possible]
+        matched: dict[int, str] = {}
+        for student in given:
+            fits = self._fits(student, rows)
+            if len(fits) != 1:
+                said.append(f"{student} is {'in no row' if not fits else f'in {len(fits)} rows'} by login, ID or name; "
+                            "not filled in")
+            elif fits[0] in matched:
+                said.append(f"{student} and {matched[fits[0]]} are in one row; the first is filled in")
+            else:
+                matched[fits[0]] = student
+        scaled = set()
+        for number, student in matched.items():
+            row, total = rows[number], totals(student, given[student], grading)
+            row += [""] * (len(self.rows[0]) - len(row))
+            points = {cell["chapter"]: (cell["points"], cell["of_points"]) for cell in given[student]}
+            points[TOTAL] = total["grade"], total["of_points"]
+            for column, what in self.columns.items():
+                if what in points:
+                    row[column] = self._scaled(column, *points[what], scaled)
+        said += [f"{line}, and points are scaled to that" for line in sorted(scaled)]
+        if rest := len(rows) - len(matched):
+            said.append(f"{rest} rows have no submission here and are left as they were")
+        if others := [name for i, name in enumerate(self.rows[0]) if _assignment(name) and i not in self.columns]:
+            said.append(f"named for no chapter, and left as they were: {', '.join(map(repr, others))}")
+        if any(grading.days.get(student) for student in given) and TOTAL not in self.columns.values():
+            said.append("late days come off the total alone, in grades.csv: the chapters' columns hold full points")
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(self.rows)
+        write_whole(out, text.getvalue())
+        return said
+
+    def _fits(self, student: str, rows: list[list[str]]) -> list[int]:
+        """The rows that a submission's name speaks of: by login or an ID, else by the person's name."""
+        header, parts = self.rows[0], {student.casefold(), *student.casefold().split("_")}
+        for keys, wanted in ((WHO[1:], parts), (WHO[:1], {"".join(re.findall(r"\w", part)) for part in parts})):
+            fits = []
+            for number, row in enumerate(rows):
+                own = {row[i].strip().casefold() for i, name in enumerate(header[:len(row)]) if name in keys} - {""}
+                if keys == WHO[:1]:     # "Lovelace, Ada" is "Ada Lovelace", "lovelaceada" and "adalovelace" too
+                    own = {"".join(re.findall(r"\w", "".join(order)))
+                           for name in own for order in (name.split(","), name.split(",")[::-1])}
+                if own & wanted:
+                    fits.append(number)
+            if fits:
+                return fits
+        return []
+
+    def _scaled(self, column: int, points: float, of_points: float, scaled: set[str]) -> str:
+        """Points as Canvas counts them, where it has another maximum than the course."""
+        try:
+            possible = float(self.possible[column]) if self.possible else of_points
+        except (ValueError, IndexError):
+            possible = of_points
+        if of_points and possible != of_points:
+            scaled.add(f"{self.rows[0][column]!r} has {possible:g} points possible, the course {of_points:g}")
+            points *= possible / of_points
+        return f"{points:.2f}".rstrip("0").rstrip(".")
+
+
+def _assignment(header: str) -> str:
+    """The assignment that a column "Linear 03 (11)" is for; "" where it is for none."""
+    found = _ASSIGNMENT.fullmatch(header.strip())
+    return found[1] if found else ""
+
+
+def _chapter(name: str) -> str:
+    """The chapter that an assignment's name speaks of: "ex03_linear", "03 linear", "Linear", "Chapter 3"; or ""."""
+    words = " ".join(re.findall(r"[a-z0-9]+", name.lower()))
+    for found in chapters.chapters():
+        spoken = found.name.replace("_", " ")
+        if words in (spoken, f"{found.number} {spoken}", f"ex{found.number} {spoken}", f"{spoken} {found.number}") \
+                or re.fullmatch(rf"(chapter|lesson|exercise|ex) ?0?{int(found.number)}( {spoken})?", words):
+            return found.stem
+    return ""

@@ -1,0 +1,1 @@
+"""Where students hand in."""

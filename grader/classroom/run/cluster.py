@@ -1,0 +1,199 @@
+"""The grid of cells on many machines, by Dask distributed; it stands where `jobs.Jobs` does.
+
+Each machine has the course at the same commit, and nothing else of the instructor's: what a student
+handed in travels with the cell, and an instructor's own hidden checks with the run. A worker of Dask
+keeps as many grading processes as it has threads, each a child of its own behind the walls and with
+its limit of time, as on one machine. Dask itself asks a cell again whose worker is lost.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import itertools
+import logging
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, as_completed, get_worker
+
+from grader.classroom.run import cells
+from grader.classroom.run.jobs import PATIENCE, Job
+from grader.course import chapters
+from grader.course.chapters import Chapter, CourseError
+from grader.sandbox.setting import Setting
+
+JOINING = 30.0      # seconds that the first worker is waited for
+AHEAD = 2           # cells for each thread that are under way at once
+
+
+class Cluster:
+    """Workers at an address, or "local" ones, which take cells from one scheduler."""
+
+    def __init__(self, address: str, count: int, setting: Setting, scratch: Path):
+        """count: how many workers to start where the address is "local"."""
+        self._setting, self._end = setting, contextlib.ExitStack()
+        with contextlib.ExitStack() as begun, _said(f"--cluster {address}"):
+            if address == "local":
+                address = begun.enter_context(_local(count, scratch))
+            self._client = begun.enter_context(Client(address, timeout=JOINING))
+            self._client.wait_for_workers(1, timeout=JOINING)
+            self._client.register_plugin(Machine(setting))
+            begun.callback(self._client.unregister_worker_plugin, Machine.name)
+            self._end = begun.pop_all()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(Exception):    # it may be gone
+            self._end.close()
+
+    def plan(self, stems: list[str]) -> dict[str, dict]:
+        """See cells.plan; a layer of the jail holds where it holds on every machine."""
+        nowhere = Path(self._setting.hidden_from, "nothing handed in")
+        hashes = {stem: cells.hashes(Chapter(stem), nowhere, self._setting) for stem in stems}
+        with _said("the cluster"):
+            asked = [self._client.submit(_plan, hashes, stems if number == 0 else [], workers=[worker], pure=False,
+                                         allow_other_workers=True)
+                     for number, worker in enumerate(self._client.nthreads())]
+            said = self._client.gather(asked)
+        layers = {layer: all(one["layers"].get(layer) for one in said) for one in said for layer in one["layers"]}
+        return {"checks": said[0]["checks"], "layers": layers}
+
+    def run(self, todo: list[dict], folders: dict[str, Path], checks: dict[str, list[dict]]) -> Iterator[dict]:
+        """Ask these blank cells; each is yielded as it ends, with its verdicts.
+
+        A cell that is lost with its worker again and again is "crashed". A CourseError ends the run,
+        and what has been yielded stays: a worker has another course, or the scheduler is gone.
+        """
+        waiting, under_way, of = iter(todo), as_completed(), {}
+
+        def fill() -> None:
+            room = AHEAD * max(1, sum(self._client.nthreads().values())) - under_way.count()
+            for cell in itertools.islice(waiting, max(0, room)):
+                files = {path.name: path.read_bytes() for path in folders[cell["student"]].glob("*.py")}
+                future = self._client.submit(_answer, cell, files, checks[cell["chapter"]], pure=False)
+                of[future.key] = cell
+                under_way.add(future)
+        with _said("the cluster"):
+            fill()
+            for future in under_way:
+                cell = of.pop(future.key)
+                try:
+                    done = future.result()
+                except KilledWorker as error:
+                    why = "the machines that asked this file were lost, one after the other"
+                    done = {**cell, "verdicts": cells.crashed(checks[cell["chapter"]], why), "note": str(error)}
+                fill()
+                yield done
+
+
+def _local(count: int, scratch: Path) -> LocalCluster:
+    """Workers on this machine. Ctrl-C in a terminal reaches all its processes; these leave it to the run."""
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return LocalCluster(n_workers=count, threads_per_worker=1, memory_limit=None, dashboard_address=None,
+                            local_directory=str(scratch), silence_logs=logging.CRITICAL)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+
+
+@contextlib.contextmanager
+def _said(where: str):
+    """Whatever goes wrong with the cluster, in one line."""
+    try:
+        yield
+    except CourseError:
+        raise
+    except Exception as error:
+        words = str(error) or "no answer"
+        if "No module named" in words:
+            words += " on a worker: start each one in the course's folder, with PYTHONPATH=."
+        raise CourseError(f"{where}: {type(error).__name__}: {words}") from error
+
+
+# -- on each machine ------------------------------------------------------------------------------
+
+class Machine(WorkerPlugin):
+    """What a worker of Dask keeps while a run lasts: its grading processes."""
+
+    name = "grader"
+
+    def __init__(self, setting: Setting):
+        self.setting = setting
+        own = list(Path(setting.hidden_from).glob("*.py")) if setting.hidden_from else []
+        self._own = {path.name: path.read_bytes() for path in own}
+        self._shown = {path.name: chapters.shown(path) for path in own}
+
+    def setup(self, worker) -> None:
+        self._address = worker.address
+        self.folder = Path(tempfile.mkdtemp(prefix="grading-", dir=worker.local_directory))
+        self._copied = {}       # how an instructor's own files are called here, and how there
+        if self.setting.hidden_from:
+            copy = _write(self.folder / "own", self._own)
+            self._copied = {chapters.shown(copy / name): shown for name, shown in self._shown.items()}
+            self.setting = dataclasses.replace(self.setting, hidden_from=str(copy))
+        self._jobs, self._idle, self._stop = [], collections.deque(), threading.Event()
+
+    def teardown(self, worker) -> None:
+        self._stop.set()
+        for job in self._jobs:
+            job.hang_up()
+        for job in self._jobs:
+            job.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def job(self):
+        """A process for this thread alone."""
+        try:
+            job = self._idle.pop()
+        except IndexError:
+            job = Job(self.setting, self.folder)
+            self._jobs.append(job)
+        try:
+            yield job
+        finally:
+            self._idle.append(job)
+
+    def same(self, chapter: str, folder: Path, hashes: dict[str, str]) -> None:
+        """Raise a CourseError where this machine has other checks, another reference or another grader."""
+        here = cells.hashes(Chapter(chapter), folder, self.setting)
+        if other := [name for name in hashes if here[name] != hashes[name]]:
+            raise CourseError(f"the worker {self._address} does not have this course's {' and '.join(other)} "
+                              f"of {chapter}: each machine needs the course at the same commit")
+
+    def called(self, checks: list[dict]) -> list[dict]:
+        """Checks or verdicts, with their files called as they are where the run was begun."""
+        return [{**check, "file": self._copied.get(check["file"], check["file"])} for check in checks]
+
+    def cell(self, cell: dict, files: dict[str, bytes], checks: list[dict]) -> dict:
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder, self.job() as job:
+            handed = _write(Path(folder, "handed in"), files)
+            self.same(cell["chapter"], handed, cell["hashes"])
+            done = job.cell(cell, handed, checks, self._stop)
+        return {**done, "verdicts": self.called(done["verdicts"])}
+
+
+def _plan(hashes: dict[str, dict], stems: list[str]) -> dict:
+    machine = get_worker().plugins[Machine.name]
+    for chapter, wanted in hashes.items():
+        machine.same(chapter, machine.folder / "nothing handed in", wanted)
+    with machine.job() as job:
+        said = job.ask("plan", PATIENCE, stems=stems)
+    return {**said, "checks": {stem: machine.called(checks) for stem, checks in said["checks"].items()}}
+
+
+def _answer(cell: dict, files: dict[str, bytes], checks: list[dict]) -> dict:
+    return get_worker().plugins[Machine.name].cell(cell, files, checks)
+
+
+def _write(folder: Path, files: dict[str, bytes]) -> Path:
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return folder

@@ -1,0 +1,1 @@
+"""How one asks, and what one sees."""

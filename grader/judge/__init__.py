@@ -1,0 +1,1 @@
+"""Is this answer right; if not, what is it."""

@@ -1,0 +1,73 @@
+"""Edits of the reference: known mistakes and equally right alternatives, read from a chapter's TOML file."""
+
+import ast
+import bisect
+import itertools
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.course.chapters import Chapter, CourseError
+from grader.course.packages import lacking
+
+
+@dataclass(frozen=True)
+class Edit:
+    """An edited reference, the sentence that says what the edit means, and where it can show."""
+
+    source: str                 # "" where only what it answers is known
+    words: str
+    parts: frozenset[str]       # the chapter's functions and classes that it may change
+    by_size: bool = False       # a mistake of precision: known by the size of its error, not by its digits
+
+    def write(self, chapter: Chapter, folder: Path) -> Path:
+        """Put it into a folder as a submission."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{chapter.stem}.py").write_text(self.source, "utf-8")
+        return folder
+
+
+def edits(chapter: Chapter, kind: str) -> list[Edit]:
+    """The chapter's "mistake" or "alternative" edits, from its TOML file."""
+    if not chapter.mistakes.exists() or not chapter.solution.exists():
+        return []
+    source, found = chapter.solution.read_text("utf-8"), []
+    parts = _Parts(source)
+    for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
+        if lacking(entry.get("needs")):     # the checks that see it are not asked here
+            continue
+        if source.count(entry["find"]) != 1:
+            raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
+                              f"{source.count(entry['find'])} times in the solution, not once")
+        found.append(Edit(source.replace(entry["find"], entry["replace"]),
+                          entry["says" if kind == "mistake" else "why"],
+                          parts.changed_by(source.index(entry["find"]), len(entry["find"])),
+                          entry.get("by_size", False)))
+    return found
+
+
+class _Parts:
+    """What a chapter defines (functions, classes, constants), and which of these use which."""
+
+    def __init__(self, source: str):
+        self.starts = [0, *itertools.accumulate(map(len, source.splitlines(keepends=True)))]
+        self.lines: dict[str, tuple[int, int]] = {}
+        self.uses: dict[str, set[str]] = {}
+        for node in ast.parse(source).body:
+            names = [name for name in ast.walk(node) if isinstance(name, ast.Name)]
+            defined = [node.name] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else \
+                [name.id for name in names if isinstance(name.ctx, ast.Store)]
+            for name in defined:
+                self.lines[name] = node.lineno, node.end_lineno
+                self.uses[name] = {name.id for name in names}
+
+    def changed_by(self, at: int, length: int) -> frozenset[str]:
+        """The parts that an edit of the text there may change: its own, and all that use it."""
+        first = bisect.bisect_right(self.starts, at)
+        last = bisect.bisect_right(self.starts, at + length - 1)
+        changed = {name for name, (start, end) in self.lines.items() if start <= last and first <= end}
+        if not changed:         # an import, say: it may change anything
+            return frozenset(self.lines)
+        while more := {name for name, uses in self.uses.items() if uses & changed} - changed:
+            changed |= more
+        return frozenset(changed)

@@ -1,0 +1,159 @@
+"""The trusted side: what the reference answers, what each mistake answers, and the verdicts.
+
+It is forked before any submission is loaded, and never loads one: answers reach it as bytes,
+which it decodes without believing them.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import torch
+
+from grader.course import checks
+from grader.judge import compare
+from grader.judge.record import Record
+from grader.sandbox import wire
+from grader.sandbox.worker import LoadedChapter
+from grader.sandbox.worker import main as serve_requests
+
+
+def main(limit: bool = False) -> None:
+    serve_requests(limit, Referee().serve)
+
+
+class Referee:
+    """Answers of the reference and of mistakes, by chapter and check."""
+
+    def __init__(self):
+        self.references: dict[str, LoadedChapter | Record] = {}
+        self.right: dict[tuple, tuple] = {}
+        self.shown: dict[tuple, tuple[dict, bytes]] = {}    # the same, as it was sent
+        self.wrong: dict[tuple, dict[int, tuple]] = {}     # of mistakes, with their wrong parts
+
+    def serve(self, do: str, arguments: dict, body: bytes) -> tuple[dict, bytes]:
+        if do in ("judge", "learn", "liken"):       # these carry an answer, which may be anything
+            try:
+                return getattr(self, do)(**arguments, body=body), b""
+            except Exception as error:
+                return {"refused": f"{type(error).__name__}: {error}"[:500]}, b""
+        if do in ("collect", "prepare"):
+            return getattr(self, do)(**arguments), b""
+        if do == "show":
+            return self.shown[_place(**arguments)]
+        raise ValueError(f"unknown request {do!r}")
+
+    def collect(self, chapter: str, tests: list) -> dict:
+        """The checks of a chapter's test files."""
+        found = [check for test in tests
+                 for check in checks.collect(Path(test["path"]), chapter, test["hidden"])]
+        return {"checks": [{**dataclasses.asdict(check), "names": sorted(check.names)}
+                           for check in found]}
+
+    def prepare(self, scan: dict, questions: list, record: str = "") -> dict:
+        """Load a chapter's reference, or its record, and ask it these questions. {"broken": why not} or nothing."""
+        chapter = scan["chapter"]
+        if chapter not in self.references:
+            if scan["device"] == "cuda" and not torch.cuda.is_available():
+                return {"broken": "torch finds no CUDA device here"}
+            reference = Record(Path(record)) if record else LoadedChapter(**scan)
+            if not record and (broken := reference.scan() or reference.load()):
+                return {"broken": f"{chapter}: {broken}"}
+            self.references[chapter] = reference
+        for question in questions:
+            reply, body = self.references[chapter].ask(**question)
+            if "answer" not in reply:
+                return {"broken": f"{chapter}, {question['function']}: {reply}"}
+            self.right[_place(chapter, question)] = reply, wire.decode(reply["answer"], body)
+            self.shown[_place(chapter, question)] = reply, body
+        return {"broken": None}
+
+    def judge(self, chapter, question, reply, rtol, body) -> dict:
+        """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
+        right_reply, right_body = self.shown[_place(chapter, question)]
+        if body == right_body and all(reply[part] == right_reply[part] for part in ("answer", "changed")):
+            return {"facts": []}        # bit for bit
+        found = self._wrong_parts(chapter, question, (reply, wire.decode(reply["answer"], body)), rtol)
+        facts = []
+        for path, said in found.items():
+            facts += [f"{path}: {said[0]}" if path else said[0], *said[1:]]
+        return {"facts": facts}
+
+    def learn(self, chapter, question, mistake, by_size, reply, rtol, body) -> dict:
+        """Keep what a mistake answers, if it is wrong, and say so. by_size: what tells it is the size of its error."""
+        theirs = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        if wrong := self._wrong_parts(chapter, question, theirs, rtol):
+            self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
+        return {"wrong": bool(wrong)}
+
+    def liken(self, chapter, question, reply, rtol, body) -> dict:
+        """Which mistakes give this wrong answer, wholly or in every part they get wrong.
+
+        {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers]}: `size` are
+        mistakes of precision with errors of this size, `against` are mistakes that would have shown
+        in this answer and did not.
+        """
+        mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        likeness: dict[str, list[int]] = {"whole": [], "part": [], "size": [], "against": []}
+        mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
+        right = self.right[_place(chapter, question)]
+        for number, (theirs, wrong, by_size) in self._mistakes(chapter, question).items():
+            if self._agree(chapter, mine, theirs, wrong, rtol):
+                kind = "whole" if wrong.keys() >= mine_wrong.keys() else "part"
+            elif by_size and wrong.keys() == mine_wrong.keys() and all(
+                    compare.rounded_alike(*(compare.at(answer[1], path) for answer in (mine, theirs, right)))
+                    for path in wrong):
+                kind = "size"
+            else:
+                kind = "against"
+            likeness[kind].append(number)
+        return likeness
+
+    def _mistakes(self, chapter, question) -> dict:
+        return self.wrong.setdefault(_place(chapter, question), {})
+
+    def _wrong_parts(self, chapter, question, given: tuple, rtol) -> dict[str, list[str]]:
+        """The parts of an answer that are wrong, by path."""
+        right_reply, right = self.right[_place(chapter, question)]
+        reply, answer = given
+        if answer is None:
+            return {"": [reply.get("raised", "stopped")]}
+        found = compare.differences(answer, right, self.references[chapter].device, rtol)
+        changed = set(reply.get("changed", ())) - set(right_reply["changed"])
+        if changed:
+            found["inputs"] = ["your code changed its input in place; the caller still needs it"]
+        return found
+
+    def _agree(self, chapter, mine: tuple, theirs: tuple, paths, rtol) -> bool:
+        """Whether two answers say the same in these parts."""
+        (my_reply, my_answer), (their_reply, their_answer) = mine, theirs
+        if my_answer is None or their_answer is None:
+            return my_answer is their_answer and _same_exception(my_reply, their_reply)
+        for path in paths:
+            if path == "inputs":
+                if my_reply.get("changed") != their_reply.get("changed"):
+                    return False
+                continue
+            one, other = compare.at(my_answer, path), compare.at(their_answer, path)
+            if one is None or other is None:
+                return False
+            if compare.differences(one, other, self.references[chapter].device, rtol):
+                return False
+        return True
+
+
+def _place(chapter: str, question: dict) -> tuple:
+    return chapter, *sorted(question.items())
+
+
+def _same_exception(mine: dict, theirs: dict) -> bool:
+    """A deliberate ValueError is told by the arguments it names, all others by their words."""
+    if mine.get("raised") != theirs.get("raised"):
+        return False
+    if mine["raised"] == "ValueError" and mine["named"]:
+        return mine["named"] == theirs["named"]
+    return mine["message"] == theirs["message"]
+
+
+if __name__ == "__main__":
+    main(limit="--limit" in sys.argv)

@@ -1,0 +1,1 @@
+"""Processes that run what is not trusted, and what passes between them."""

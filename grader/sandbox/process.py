@@ -1,0 +1,164 @@
+"""The front end's handle on another process: ask it something, read what it printed, end it.
+
+No torch is imported here. Each child has three pipes: requests, replies, and what it prints.
+"""
+
+import contextlib
+import os
+import queue
+import select
+import threading
+import time
+
+from grader.sandbox.frames import FrameError, read_frame, write_frame
+
+MAX_OUTPUT = 64 << 10       # bytes of a submission's prints that are kept
+GLANCE = 0.1                # seconds between looks at whether somebody has stopped waiting
+
+# Windows cannot look whether a pipe holds something; there a print may be shown one check late.
+POLLS = hasattr(select, "poll")
+
+
+class Ended(Exception):
+    """A process ended without an answer; `status` is its exit code, or a negative signal."""
+
+    def __init__(self, status: int):
+        super().__init__(f"ended with {status}")
+        self.status = status
+
+
+class TimedOut(Exception):
+    """A process gave no answer in time."""
+
+
+class Stopped(Exception):
+    """Nobody waits for this answer any more."""
+
+
+class Child:
+    """One process: `ask` it, read what it printed, `end` it."""
+
+    def __init__(self, requests, replies, prints, pid: int, reap):
+        self.pid, self._reap = pid, reap
+        self._requests, self._replies, self._prints = requests, replies, prints
+        self._inbox: queue.Queue = queue.Queue(4)    # a worker that floods it has to wait
+        self._arrived = b""     # of its replies, and not read yet
+        self._output, self._cut, self._count = bytearray(), 0, 0
+        self._taking = threading.Lock()
+        if POLLS:
+            os.set_blocking(prints.fileno(), False)
+        self._ended = False
+        self._threads = [threading.Thread(target=work, daemon=True)
+                         for work in (self._listen, self._drain)]
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, do: str, body: bytes = b"", **arguments) -> int:
+        """Send a request and do not wait; returns its number, for `receive`."""
+        self._count += 1
+        with contextlib.suppress(OSError):      # `receive` will see that it has ended
+            write_frame(self._requests, {"do": do, "with": arguments, "id": self._count}, body)
+        return self._count
+
+    def receive(self, number: int, timeout: float | None = None, stop=None) -> tuple[dict, bytes]:
+        """The reply to a request; TimedOut, Ended or FrameError where there is none.
+
+        stop: looked at while waiting; Stopped once it is true.
+        """
+        late = time.monotonic() + timeout if timeout else None
+        while True:
+            try:
+                left = None if late is None else max(0.0, late - time.monotonic())
+                reply = self._inbox.get(timeout=left if stop is None else min(GLANCE, left or GLANCE))
+                break
+            except queue.Empty:
+                if stop and stop():
+                    self.end()
+                    raise Stopped from None
+                if late is not None and time.monotonic() >= late:
+                    self.end()
+                    raise TimedOut from None
+        if isinstance(reply, EOFError):
+            raise Ended(self.end(kill=False))
+        if isinstance(reply, Exception):
+            self.end()
+            raise reply
+        if reply[0].get("id") != number:
+            self.end()
+            raise FrameError("an answer came that nobody had asked for")
+        return reply
+
+    def ask(self, do: str, timeout: float | None = None, stop=None, **arguments):
+        return self.receive(self.send(do, **arguments), timeout, stop)
+
+    def end(self, kill: bool = True) -> int:
+        """End the process and all that it started; returns how it ended.
+
+        With kill=False a process that is about to end by itself is given a moment to do so.
+        """
+        if self._ended:
+            return 0
+        self._ended = True
+        status = self._reap(kill)
+        for thread in self._threads:
+            thread.join(1)
+        for stream in (self._requests, self._replies, self._prints):
+            with contextlib.suppress(OSError):
+                stream.close()
+        return status
+
+    def output(self) -> str:
+        """What it printed since the last call, cut at 64 KB."""
+        if POLLS:
+            with contextlib.suppress(OSError, ValueError):      # what it printed before it replied
+                self._take()
+        text, cut = bytes(self._output).decode("utf-8", "replace"), self._cut
+        self._output.clear()
+        self._cut = 0
+        return text + (f"\n… and {cut:,} bytes more" if cut else "")
+
+    def read(self, n: int) -> bytes:
+        """Up to n bytes of its replies; none at their end."""
+        if not self._arrived and self._wait_for(self._replies):
+            self._arrived = os.read(self._replies.fileno(), 1 << 20)
+        part, self._arrived = self._arrived[:n], self._arrived[n:]
+        return part
+
+    def _wait_for(self, stream) -> bool:
+        """Until a pipe holds something or its other end is closed; False once this worker has ended.
+
+        What a submission has started may hold a pipe open for as long as it lives.
+        """
+        poll = select.poll() if POLLS else None
+        if poll:
+            poll.register(stream.fileno(), select.POLLIN)
+            while not self._ended and not poll.poll(GLANCE * 1000):
+                pass
+        return not self._ended
+
+    def _listen(self) -> None:
+        try:
+            while True:
+                self._inbox.put(read_frame(self))
+        except (EOFError, OSError, ValueError) as error:
+            self._inbox.put(error if isinstance(error, FrameError) else EOFError())
+
+    def _drain(self) -> None:
+        """Keep taking what it prints, so that it never waits for a full pipe."""
+        with contextlib.suppress(OSError, ValueError):
+            while self._wait_for(self._prints) and self._take():
+                pass
+
+    def _take(self) -> bool:
+        """Take what has been printed; False at its end."""
+        with self._taking:
+            while True:
+                try:
+                    chunk = os.read(self._prints.fileno(), 1 << 16)
+                except BlockingIOError:
+                    return True
+                keep = max(0, MAX_OUTPUT - len(self._output))
+                self._output += chunk[:keep]
+                self._cut += max(0, len(chunk) - keep)
+                if not chunk or not POLLS:
+                    return bool(chunk)

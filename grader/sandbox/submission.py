@@ -1,0 +1,228 @@
+"""One chapter's file, a student's or a known mistake's, in a worker that may die at any time."""
+
+import contextlib
+import re
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from grader.course import chapters, stubs
+from grader.course.chapters import SOLUTIONS, Chapter
+from grader.course.checks import Check
+from grader.sandbox.frames import FrameError
+from grader.sandbox.jail import MAX_FILE, Stage
+from grader.sandbox.launcher import Preload, Slot
+from grader.sandbox.process import Child, Ended, TimedOut
+from grader.sandbox.reply import CodeLine, Reply
+from grader.sandbox.setting import Setting, scan_request
+
+MAX_USES = 20               # lines that a reply may name
+AFTER_TIMEOUT = 1.0         # seconds for each check once one took too long in a student's own folder,
+BUDGET = 6                  # or all together more than so many times what one may take
+
+
+class Submission:
+    """A chapter's file in a folder.
+
+    folder None: the exercises, with the student's own earlier chapters where begun. Any other
+    folder: earlier chapters are the reference's, so that a slip is not paid for twice.
+    hidden: hidden checks may be asked of it. Their file is loaded where they are, so a student's
+    file that is asked visible checks, and may print what it finds, does not get to see them.
+    """
+
+    def __init__(self, slot: Slot, setting: Setting, chapter: Chapter, folder: Path | None,
+                 hidden: bool = False):
+        self.slot, self._setting, self.chapter, self.hidden = slot, setting, chapter, hidden
+        self._own, self._patience = folder is None, setting.timeout
+        self._spent = 0.0
+        self.stop = None        # looked at while waiting for an answer: is it still wanted?
+        self.folder = Path(folder or chapters.EXERCISES).resolve()
+        self.file = self.folder / f"{chapter.stem}.py"
+        self.folders = {other.stem: str(self._source(other, own=folder is None))
+                        for other in chapters.chapters()}
+        self.source = b""
+        self._scan: dict | None = None
+        self._stages: list[Stage] = []          # all that a worker may read behind walls
+        self._preload: Preload | None = None
+        self._loaded_in: Child | None = None
+        self._broken: Reply | None = None
+        self._last_words = ""
+        self._replies: dict[Check, Reply] = {}
+
+    def _source(self, other: Chapter, own: bool) -> Path:
+        """This chapter and later ones come from the submission, never from the reference."""
+        if other >= self.chapter or not other.solution.exists():
+            return self.folder
+        return stubs.source_folder(other, self.folder) if own else SOLUTIONS
+
+    def ask(self, check: Check) -> Reply:
+        """Ask one check, once, in a worker that has loaded the file; what it finds never raises."""
+        if check not in self._replies:
+            start = time.monotonic()
+            reply = self._ask(check)
+            output, self._last_words = self._last_words, ""
+            if self.slot.worker:
+                output += self.slot.worker.output()
+            self._replies[check] = replace(reply, output=output, seconds=time.monotonic() - start)
+            self._spent += time.monotonic() - start
+            if self._spent > BUDGET * self._setting.timeout:
+                self._patience = min(self._patience, AFTER_TIMEOUT)
+        return self._replies[check]
+
+    def _ask(self, check: Check) -> Reply:
+        try:
+            self.load()
+            return self._broken or self._read(
+                *self._tell("ask", self._patience, **self._setting.question(check), patience=self._patience))
+        except (TimedOut, Ended, FrameError) as error:
+            return self._lost(error, self._patience)
+
+    def _tell(self, do: str, seconds: float, **arguments) -> tuple[dict, bytes]:
+        return self._worker().ask(do, seconds, self.stop, name=str(self.folder), **arguments)
+
+    def load(self) -> None:
+        """Have the worker import the file, if it has not; remember why, where that fails."""
+        if refused := self._refused():
+            self._broken = Reply("error", [refused], {}, whole=True)
+        if self._broken:
+            return
+        if not self.source:     # before any of it runs: it may put something else in its place
+            self.source = self.file.read_bytes()
+        scan, seconds = self._prepare(), self._patience
+        try:
+            if self._loaded_in is self._worker():
+                return
+            found = self._tell("scan", seconds, **scan)
+            if not found[0].keys() - {"id"}:
+                found = self._tell("load", seconds, patience=seconds)
+            if found[0].keys() - {"id"}:
+                broken = self._read(*found)
+                self._broken = replace(broken, whole=broken.word not in ("todo", "waiting"))
+            self._loaded_in = self.slot.worker
+        except (TimedOut, Ended, FrameError) as error:
+            self._broken = replace(self._lost(error, seconds), whole=True)
+            self._broken.facts[0] += f", while {self.file.name} was imported"
+
+    def _prepare(self) -> dict:
+        """What the worker is told of the files; behind walls they are copies on its stages."""
+        if self._scan is None:
+            scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden)
+            if self.slot.stages:
+                *self._stages, scan = self.slot.stages.stage(scan)
+            if self.slot.many and not self._own:
+                self._preload = Preload(
+                    tuple(test["path"] for test in scan["tests"]),
+                    tuple((other.stem, scan["folders"][other.stem]) for other in chapters.needs(self.chapter)))
+            self._scan = scan
+        return self._scan
+
+    def _worker(self) -> Child:
+        return self.slot.open(self._stages, self._preload)
+
+    def _refused(self) -> str:
+        """Why a file is not even opened, or ""."""
+        if not self._own and self.file.is_symlink():
+            return f"{self.file.name} is a link, not a file"
+        if not self.file.is_file():
+            return f"{self.file.name} is no file"
+        if self.file.stat().st_size > MAX_FILE:
+            return f"{self.file.name} is larger than {MAX_FILE >> 20} MB"
+        return ""
+
+    def _read(self, header: dict, body: bytes) -> Reply:
+        """What a reply says. It comes from a student's process: nothing of it is passed on unseen."""
+        if header.get("spent") is True:     # the process can do no more
+            self._last_words = self.slot.close()
+        match header:
+            case {"answer": dict(answer), "changed": list(changed)} if _all(changed, int):
+                return Reply("answer", [], {"answer": answer, "changed": changed}, body)
+            case {"raised": str(kind), "message": str(message), "frames": list(frames),
+                  "called": str(called), "named": list(named)} if _all(named, str):
+                kind, message = kind[:99], message[:2000]
+                if takes := ", ".join(chapters.signatures(self.chapter).get(called, ())):
+                    same = f"; yours takes {takes}"     # then the error lies elsewhere
+                    message = (message.removesuffix(same) if message.endswith(same)
+                               else f"{message}; the course calls it with {takes}")
+                said = {"raised": kind, "message": message, "named": named}
+                return Reply("error", [f"{kind}: {message}" if message else kind], said,
+                             lines=self._lines(frames))
+            case {"todo": str(stem)} if stem == self.chapter.stem:
+                return Reply("todo", ["this part is not written yet"], {})
+            case {"todo": str(stem)} if stem in self.folders:
+                return Reply("waiting", [f"this needs a part of {stem}.py that is not written yet"], {})
+            case {"forbidden": list(uses)} if uses and all(map(_is_use, uses)):
+                found = dict.fromkeys((line, name[:99]) for line, name in uses[:MAX_USES])
+                return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
+                                           if line > 0 else f"{name} is used, which is yours to write here"
+                                           for line, name in found], {},
+                             lines=(CodeLine(self.file, max(line for line, _ in found)),))
+        return self._lost(FrameError("it has none of the known forms"))
+
+    def _lines(self, frames: list) -> tuple[CodeLine, ...]:
+        """The frames whose files are this submission's or an earlier chapter's; others are left out."""
+        known = {Path(folder) / f"{stem}.py" for stem, folder in self.folders.items()}
+        found = []
+        for frame in frames[:MAX_USES]:
+            match frame:
+                case {"file": str(file), "line": int(line), "function": str(function)} if 0 < line < 10**6:
+                    path = Path(file[:4096].replace("\0", ""))
+                    for stage in self._stages:
+                        path = stage.copies.get(path, path)
+                    if (path in known or (path.parent == self.folder and path.suffix == ".py")) \
+                            and self._plain(path):
+                        found.append(CodeLine(path, line, function[:200]))
+        return tuple(found)
+
+    def _plain(self, path: Path) -> bool:
+        """Whether a path is a file of a submission's size, and no link."""
+        with contextlib.suppress(OSError):      # a name may be too long for any file
+            return (self._own or not path.is_symlink()) and path.is_file() and path.stat().st_size <= MAX_FILE
+        return False
+
+    def _lost(self, error: Exception, waited: float = 0) -> Reply:
+        """The worker is gone, or no longer to be believed: what that means, in words."""
+        self._last_words = self.slot.close()
+        if isinstance(error, TimedOut):
+            self._last_words, stack = _stack(self._last_words)
+            if self._own:       # the others are likely to take as long
+                self._patience = min(self._patience, AFTER_TIMEOUT)
+            said = f"no answer within {waited:g} second{'s' * (waited != 1)}"
+            return Reply("timeout", [said], {}, lines=self._lines(stack))
+        if isinstance(error, FrameError):
+            return Reply("crashed", [f"the process sent something that is no answer: {error}"], {})
+        if error.status >= 0:
+            return Reply("crashed", [f"the process ended itself (exit code {error.status}) "
+                                     "and gave no answer"], {})
+        names = {s.value: s.name for s in signal.Signals}
+        said = {"SIGSEGV": ": it touched memory that is not its own",
+                "SIGKILL": ", most likely for the memory it took"}
+        name = names.get(-error.status, str(-error.status))
+        return Reply("crashed", [f"the process was ended by {name}{said.get(name, '')}"], {})
+
+    @property
+    def pid(self) -> int | None:
+        """The worker's process, while there is one."""
+        return self.slot.worker and self.slot.worker.pid
+
+    def close(self) -> None:
+        self.slot.close()
+        if self._stages:
+            self._stages[0].clear()
+
+
+def _all(values: list, kind: type) -> bool:
+    return len(values) < 10_000 and all(type(value) is kind for value in values)
+
+
+def _stack(output: str) -> tuple[str, list[dict]]:
+    """(what was printed, the stack that faulthandler has printed below it; the last call last)."""
+    printed, marker, stack = output.rpartition("Timeout (")
+    if not marker:
+        return output, []
+    found = re.findall(r'^\s*File "([^"\n]{1,4096})", line (\d{1,6}) in (.*)', stack, re.M)
+    return printed, [{"file": file, "line": int(line), "function": name} for file, line, name in found[::-1]]
+
+
+def _is_use(use) -> bool:
+    return type(use) is list and [type(part) for part in use] == [int, str] and abs(use[0]) < 10**6

@@ -1,0 +1,136 @@
+"""A process with torch already imported, that forks workers in milliseconds; behind walls, if it was put there.
+
+It limits every thread pool to one thread before torch is imported, runs no tensor operation
+and touches no CUDA: a fork from a process whose OpenMP pool has started hangs in the child.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+
+THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+
+
+def main() -> None:
+    """Serve requests on the socket whose number is the first argument; what follows are modules to fork into."""
+    number, *modules = (word for word in sys.argv[1:] if word != "--many")
+    for module in modules:
+        importlib.import_module(module)
+    _warm("--many" in sys.argv)
+    _serve(socket.socket(fileno=int(number)))
+
+
+def _serve(control: socket.socket) -> None:
+    threads = len(os.listdir("/proc/self/task")) if os.path.isdir("/proc/self/task") else 1
+    assert threads == 1, f"the zygote must have one thread, it has {threads}"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()         # no child shall look through, and so copy, all that torch has made
+    children: set[int] = set()
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, 1 << 16, 3)
+        if not message:
+            for child in children:
+                _kill(child)
+            return
+        request = json.loads(message)
+        if request["do"] == "fork":
+            child = os.fork()
+            if child == 0:
+                control.close()
+                _become(request, fds)
+            children.add(child)
+            for fd in fds:
+                os.close(fd)
+            control.send(str(child).encode())
+        else:
+            children.discard(request["pid"])
+            control.send(str(_reap(request["pid"], request["kill"])).encode())
+
+
+def _warm(many: bool) -> None:
+    """Import what nearly every exercise needs, so that no worker has to; no tensor with memory is made."""
+    import beartype
+    import einops._torch_specific  # noqa: F401
+    import jaxtyping
+    import numpy.random  # noqa: F401
+    import regex  # noqa: F401
+    import torch
+    torch.backends.cpu.get_cpu_capability()     # reads /proc/cpuinfo, which no worker behind walls could
+
+    @jaxtyping.jaxtyped(typechecker=beartype.beartype)
+    def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:
+        """Decorating it imports what beartype leaves for later."""
+
+    # The first Optimizer would import torch's compiler, half of what torch itself takes, to be
+    # left out of what is compiled. Nothing here is.
+    for method in vars(torch.optim.Optimizer).values():
+        if plain := getattr(method, "__wrapped__", None):
+            plain.__dict__["__dynamo_disable"] = plain
+
+    if many:        # the meta device imports sympy, which takes as long as torch; a few checks use it
+        torch.arange(2, device="meta") * 2
+
+
+def _become(request: dict, fds) -> None:
+    """In the child: its own process group, the channel as standard streams, the second wall, then its work."""
+    from grader.sandbox import jail, worker
+    try:
+        os.setsid()
+        if "preload" in request:        # a zygote that has more loaded
+            worker.load_ahead(**request["preload"])
+            _serve(socket.socket(fileno=fds[0]))
+            os._exit(0)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for target, fd in enumerate(fds):
+            os.dup2(fd, target)
+            os.close(fd)
+        if request["limit"]:
+            worker.limit_memory()           # while it can still see what it has
+        if request["stages"]:
+            jail.confine(*request["stages"])
+        importlib.import_module(request["module"]).main()
+    except BaseException:
+        import traceback
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(70)
+
+
+def _reap(pid: int, kill: bool) -> int:
+    """The exit status of a child that has ended, or is ended now: the signal as a negative.
+
+    Without kill it is given a moment to end by itself.
+    """
+    if kill:
+        _kill(pid)
+    for wait in (0, 0.002, 0.01, 0.05, 0.2, None):
+        if wait is None:
+            _kill(pid)
+        else:
+            time.sleep(wait)
+        try:
+            done, status = os.waitpid(pid, 0 if wait is None else os.WNOHANG)
+        except ChildProcessError:       # a child of an earlier zygote
+            _kill(pid)
+            return -signal.SIGKILL
+        if done:
+            _kill(pid)      # whatever it started
+            return os.waitstatus_to_exitcode(status)
+    return 0
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    os.environ.update(THREADS)
+    main()
+    os._exit(0)     # nothing is to be tidied up, and what Triton says as it is taken apart is for nobody

@@ -1,0 +1,138 @@
+"""A chapter is added by following the README, and left out again by following what `without` lists."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from grader.author.without import without
+from grader.course import chapters
+
+ROOT = chapters.ROOT
+LEAVE = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "*.bak", "pocket", "evidence",
+                               "broken", "hostile", "test_new.py", "draw_0[0124-9]*.py", "draw_1*.py")
+
+
+def run(folder: Path, command: str) -> str:
+    """Run a command as a reader of the README would; returns what it printed."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COURSE_", "PYTEST_"))}
+    path = f"{folder / '.venv' / 'bin'}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(command, shell=True, cwd=folder, env={**environment, "PATH": path}, text=True,
+                          capture_output=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.fixture
+def course(tmp_path) -> Path:
+    """A copy of the course with an environment that is this one."""
+    folder = Path(shutil.copytree(ROOT, tmp_path / "course", ignore=LEAVE))
+    program = folder / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    program.chmod(0o755)
+    for made in ("student", "maintainer"):      # what make looks at to see whether it has to install
+        (folder / ".venv" / made).touch()
+    return folder
+
+
+def contents(course: Path) -> dict[str, bytes]:
+    return {path.relative_to(course).as_posix(): path.read_bytes() for path in sorted(course.rglob("*"))
+            if path.is_file() and not {"__pycache__", ".pytest_cache", ".ruff_cache"} & set(path.parts)}
+
+
+def put_table(course: Path, table: str) -> None:
+    readme = course / "README.md"
+    text, count = re.subn(r"(?m)^\| lesson \|.*\n(?:\|.*\n)+", lambda _: table.strip() + "\n",
+                          readme.read_text("utf-8"))
+    assert count == 1
+    readme.write_text(text, "utf-8")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_a_chapter_comes_and_goes_by_the_readme(course):
+    before = contents(course)
+    steps = re.search(r"## How to add a chapter.*?```\n(.*?)```", before["README.md"].decode(), re.S)[1].splitlines()
+    assert len(steps) == 5 and steps.pop() == "make test"
+    said = [run(course, step) for step in steps]
+    put_table(course, said[-1])
+
+    written = [name for name in said[0].split() if name.endswith(".py") and not name.startswith("exercises")]
+    run(course, f"python -m ruff check {' '.join(written)}")
+    rules = run(course, "python -m pytest -q -p no:cacheprovider tests/course/checks/test_chapters.py tests/course/lessons/"
+                "test_lessons.py tests/course/parity/test_parity_ex28_name.py -k 'ex28_name or not ex'")
+    assert int(re.search(r"(\d+) passed", rules)[1]) >= 25 and "failed" not in rules
+
+    map_alone = (course / "assets/map/28.svg").read_text("utf-8")
+    assert "You are here: 28 Name" in map_alone
+    solution = course / "solutions/ex28_name.py"
+    solution.write_text(solution.read_text("utf-8") + "\n\nfrom .ex09_attention import causal_mask\n", "utf-8")
+    run(course, "python assets/map/draw_map.py")
+    lit, unlit = ((course / "assets/map" / name).read_text("utf-8").count("#FFB800") for name in ("28.svg", "09.svg"))
+    assert lit == unlit > map_alone.count("#FFB800"), "it lights what it builds on"
+
+    said = run(course, "python -m grader without 28")
+    own = re.search(r"To delete:\n((?:  .*\n)+)", said)[1].split()
+    row = next(number for number, line in enumerate((course / "README.md").read_text("utf-8").splitlines(), 1)
+               if "28_name.ipynb" in line)
+    named = re.search(r"What else names it, to mend:\n((?:  .*\n)+)", said)[1].splitlines()
+    assert len(named) == 1 and re.match(rf"  README\.md: lines {row}\b", named[0]), said
+    for name in own:
+        (course / name).unlink()
+    put_table(course, run(course, steps[-1]))
+    after = contents(course)
+    assert after.pop("assets/screen.svg") and before.pop("assets/screen.svg")    # of the checks as they are now
+    assert after == before
+
+
+def test_nothing_is_written_over(course):
+    before = contents(course)
+    for wrong, words in (("8 name", "two digits"), ("028 name", "two digits"), ("٢٨ name", "two digits"),
+                         ("03 name", "number is taken: there is a chapter 03_linear"),
+                         ("28 rope", "name is taken: there is a chapter 07_rope"),
+                         ("28 Name", "small letters"), ("28 a-b", "small letters"), ("28 a__b", "small letters"),
+                         ("28 28", "small letters"), ("28 ../x", "small letters")):
+        done = subprocess.run([sys.executable, "-m", "grader", "new", *wrong.split()], cwd=course, text=True,
+                              capture_output=True)
+        assert done.returncode == 2 and words in done.stderr, (wrong, done.stderr)
+    mine = course / "assets" / "flow" / "draw_28.py"
+    mine.write_text("mine\n")
+    done = subprocess.run([sys.executable, "-m", "grader", "new", "28", "name"], cwd=course, text=True,
+                          capture_output=True)
+    assert done.returncode == 2 and "draw_28.py is there already" in done.stderr
+    assert contents(course) == {**before, "assets/flow/draw_28.py": b"mine\n"}
+
+
+@cache
+def imports(path: Path) -> set[str]:
+    """The chapters that a Python file imports, by what Python itself reads in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found |= {part for name in names for part in name.split(".") if re.fullmatch(r"ex\d\d_\w+", part)}
+    return found
+
+
+@pytest.mark.parametrize("chapter", chapters.chapters()[::4], ids=lambda chapter: chapter.stem)
+def test_what_needs_a_chapter_is_listed(chapter):
+    said = without([chapter])
+    head, _, rest = said.partition("What else names it")
+    for path in chapter.exercise, chapter.solution, chapter.notebook, chapter.mistakes, chapter.tests(), \
+            chapter.tests(hidden=True):
+        assert f"\n  {path.relative_to(ROOT).as_posix()}\n" in head
+    for folder in ("assets", "solutions", "tests"):
+        for path in (ROOT / folder).rglob("*.py"):
+            name = path.relative_to(ROOT).as_posix()
+            if "broken" not in path.parts and chapter.stem in imports(path):
+                assert f"  {name}:" in rest or f"  {name}\n" in head, name
+    for other in chapters.chapters():
+        assert (f"\n  {other.stem[2:]}" in head) == (chapter in chapters.needs(other)), other
+        if other != chapter and chapter.notebook.name in other.notebook.read_text("utf-8"):
+            assert f"  notebooks/{other.notebook.name}: cell" in rest

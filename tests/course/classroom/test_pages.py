@@ -1,0 +1,300 @@
+"""The pages that are handed back: what stands on them, and what never may; and which submissions look alike."""
+
+import ast
+import random
+import re
+import xml.etree.ElementTree as xml
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from grader.classroom.output import exports, pages, similar
+from grader.course.chapters import TESTS, Chapter
+from grader.judge import mistakes
+
+ANSWERS = Path(__file__).parent / "alike"       # written on their own, in three styles; all pass every check
+STEMS = ("ex00_shapes", "ex03_linear", "ex05_softmax", "ex09_attention")
+SECRET = "SECRET-OF-A-HIDDEN-CHECK"
+HOSTILE = ('<script>alert(1)</script><img src="https://evil.example/x.png" onerror=alert(1)>'
+           "\x1b[2J\x00\u202e{{ 7 * 7 }}\ud800 '\"><b>bold</b> </pre></style>")
+WORDS = ("passed", "passed", "passed", "wrong", "error", "todo")
+MANIFEST = {"version": "0.1.0", "commit": "8e6a443f00", "clean": True, "torch": "2.13.0", "python": "3.11.7",
+            "seed": 1234567, "options": {"walls": True}, "begun": "2026-11-22T08:00:00+0000",
+            "layers": {"no network": True, "only its own files": True, "no new process": True},
+            "students": {}, "refused": {"<b>link</b>": "a link is not followed"}, "not_asked": []}
+
+
+def questions(stem: str) -> list[dict]:
+    """Plausible checks of a chapter: its real rules and hints, and two hidden ones."""
+    found = []
+    for node in ast.parse((TESTS / f"test_{stem}.py").read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            rule, _, hint = ast.get_docstring(node).partition("\n")
+            for kind in ("[float32]", "[float64]") if "forward" in node.name else ("",):
+                found.append({"check": node.name + kind, "hidden": False, "rule": rule, "hint": hint.strip()})
+    return found + [{"check": f"test_{SECRET}_{n}", "hidden": True, "rule": f"Sizes of one work ({n}).",
+                     "hint": SECRET} for n in range(2)]
+
+
+def cell(student: str, stem: str, rng: random.Random) -> dict:
+    """A cell as grading writes it."""
+    known = [edit.words for edit in mistakes.edits(Chapter(stem), "mistake")[:4]]
+    verdicts, luck = [], rng.random()
+    for check in questions(stem):
+        word = "passed" if rng.random() < luck else rng.choice(WORDS)
+        facts = {"wrong": ["24 of 24 numbers differ; the first is [0, 0, 0]: you gave 0.105253, expected 1.84463",
+                           "the largest error is 2.5 of its row's size; 2e-05 is allowed for float32"],
+                 "error": ["AttributeError: 'Linear' object has no attribute 'wieght'"],
+                 "todo": ["this part is not written yet"]}.get(word, [])
+        verdicts.append({**check, "verdict": word, "points": float(word == "passed"), "of_points": 1.0,
+                         "mistake": rng.choice(known) if word == "wrong" and rng.random() < 0.6 else "",
+                         "facts": facts, "whole": False, "seconds": 0.01, "output": "",
+                         "lines": [{"file": f"{stem}.py", "line": 41, "function": "Linear.forward",
+                                    "text": "return x @ self.wieght.T + self.bias_with_a_rather_long_name_that_wraps"}]
+                         if word == "error" else []})
+        if check["hidden"]:
+            verdicts[-1].update(facts=[SECRET], output=SECRET, mistake=SECRET if word == "wrong" else "",
+                                lines=[{"file": f"{stem}.py", "line": 4, "function": SECRET, "text": SECRET}])
+    return {"student": student, "chapter": stem, "state": "graded", "note": "", "verdicts": verdicts,
+            "points": sum(v["points"] for v in verdicts), "of_points": float(len(verdicts))}
+
+
+def a_class() -> list[dict]:
+    """20 students × 4 chapters: most are ordinary; some hand in nothing, or what cannot be loaded, or attacks."""
+    rng = random.Random(0)
+    names = ("ada", "alan", "barbara", "claude", "dennis", "donald", "edsger", "frances", "grace", "hedy", "ida",
+             "jean", "joan", "ken", "linus", "margaret", "mary ann o'neill-fitzgerald@example.org", "niklaus",
+             "sophie", "tim")
+    found = [cell(name, stem, rng) for name in names for stem in STEMS]
+    by = {(one["student"], one["chapter"]): one for one in found}
+    by["alan", "ex00_shapes"].update(state="missing", note="there is my_ex00_shapes.py", verdicts=[], points=0.0)
+    by["tim", "ex09_attention"].update(state="missing", verdicts=[], points=0.0)
+    for verdict in by["hedy", "ex03_linear"]["verdicts"]:
+        verdict.update(verdict="error", whole=True, points=0.0, mistake="", output="",
+                       facts=["SyntaxError: '(' was never closed"], lines=[
+                           {"file": "ex03_linear.py", "line": 31, "function": "", "text": "std = math.sqrt(2 / ("}])
+    by["hedy", "ex03_linear"]["points"] = 0.0
+    for verdict in by["ken", "ex05_softmax"]["verdicts"]:
+        verdict.update(verdict="error", points=0.0, facts=[HOSTILE], output=HOSTILE * 400, mistake="", lines=[
+            {"file": "ex05_softmax.py", "line": 3, "function": HOSTILE, "text": HOSTILE}])
+    by["ken", "ex05_softmax"]["points"] = 0.0
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A run's folder with its pages: ada, alan and barbara wrote on their own, ken renamed what ada has."""
+    out = tmp_path_factory.mktemp("run")
+    for stem in ("ex03_linear", "ex09_attention"):
+        sources = {"ada": "plain", "alan": "einops", "barbara": "verbose"}
+        texts = {name: (ANSWERS / f"{stem}_{style}.py").read_text("utf-8") for name, style in sources.items()}
+        for name, text in {**texts, "ken": renamed(texts["ada"])}.items():
+            (out / "submissions" / name).mkdir(parents=True, exist_ok=True)
+            (out / "submissions" / name / f"{stem}.py").write_text(text, "utf-8")
+    pages.write(out, a_class(), MANIFEST)
+    return out
+
+
+def renamed(source: str) -> str:
+    """The same program with every variable called otherwise, functions in another order, comments gone."""
+    tree = ast.parse(source)
+    arguments = {arg.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for arg in node.args}
+    stored = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in stored - arguments:
+            node.id = f"my_{node.id[::-1]}"
+    imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    tree.body = imports + [node for node in tree.body if node not in imports][::-1]
+    return ast.unparse(tree)
+
+
+class Seen(HTMLParser):
+    """What a browser would make of a page: its tags, and the text that a reader sees."""
+
+    def __init__(self, page: Path):
+        super().__init__()
+        self.tags, self.attributes, self.text = set(), [], ""
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def every_page(run: Path) -> list[Path]:
+    return [run / "class.html", *sorted((run / "feedback").iterdir())]
+
+
+def test_every_student_has_a_page_and_nothing_else_is_written(run):
+    names = {path.name for path in (run / "feedback").iterdir()}
+    assert len(names) == 20 and "ada.html" in names
+    assert {path.name for path in run.iterdir()} == {"feedback", "class.html", "submissions"}
+
+
+def test_a_student_sees_of_a_hidden_check_its_rule_and_its_verdict_alone(run):
+    for page in (run / "feedback").iterdir():
+        assert SECRET not in page.read_text("utf-8")
+    text = " ".join(Seen(run / "feedback" / "ken.html").text.split())
+    assert "error: Sizes of one work (0)." in text
+
+
+def test_a_page_asks_for_nothing_and_runs_nothing(run):
+    for page in every_page(run):
+        seen = Seen(page)
+        assert not seen.tags & {"script", "img", "link", "iframe", "object", "embed", "form", "svg", "base", "video"}
+        for name, value in seen.attributes:
+            assert not name.startswith("on")
+            assert name not in ("src", "srcset", "action", "data", "background")
+            if name == "href":
+                assert re.fullmatch(r"#ch\d\d|feedback/[^/:]+\.html(#ch\d\d)?|class\.html", value), value
+        style = page.read_text("utf-8").partition("<style>")[2].partition("</style>")[0]
+        assert style and "url(" not in style and "@import" not in style and "//" not in style
+
+
+def test_what_a_stranger_wrote_is_shown_and_not_obeyed(run):
+    for page in (run / "feedback" / "ken.html", run / "class.html"):
+        raw = page.read_text("utf-8")
+        assert "<b>bold" not in raw and "<b>link" not in raw and "\x1b" not in raw and "\u202e" not in raw
+    text = Seen(run / "feedback" / "ken.html").text
+    assert "<script>alert(1)</script>" in text and "{{ 7 * 7 }}" in text
+    assert r"\x1b[2J\x00\u202e" in text and r"\ud800" in text
+    assert len(text) < 60_000           # of one text as long as it likes, a little is shown
+    assert "<b>link</b>" in Seen(run / "class.html").text
+
+
+def test_a_file_that_cannot_be_loaded_is_one_failure_with_its_line(run):
+    text = " ".join(Seen(run / "feedback" / "hedy.html").text.split())
+    assert text.count("'(' was never closed") == 1 and "std = math.sqrt(2 / (" in text
+    assert text.count("No check could be asked of this file.") == 1
+    # Nor has she failed each check: 19 of 20 are counted, and her row says why.
+    text = Seen(run / "class.html").text
+    assert "20 handed in" in text and text.count("hedyno check could be asked") == 1
+    counts = re.findall(r"(\d+) passed", text.partition("03 linear")[2].partition("05 softmax")[0])
+    assert counts and max(map(int, counts)) <= 19
+
+
+def test_a_file_that_only_hidden_checks_cannot_be_asked_of_says_no_more_than_that(tmp_path):
+    graded = next(one for one in a_class() if one["student"] == "ada")
+    for verdict in graded["verdicts"]:
+        if verdict["hidden"]:
+            verdict.update(verdict="crashed", whole=True, facts=[SECRET])
+    pages.write(tmp_path, [graded], MANIFEST)
+    raw = (tmp_path / "feedback" / "ada.html").read_text("utf-8")
+    assert "The hidden checks could not be asked of this file." in raw and SECRET not in raw
+    text = Seen(tmp_path / "feedback" / "ada.html").text
+    passed, asked = sum(v["verdict"] == "passed" for v in graded["verdicts"]), len(graded["verdicts"]) - 2
+    assert f"{passed} of {asked} visible checks passed; the hidden ones could not be asked" in text
+    assert "could not be checked" not in text
+    # Among the instructor's failures it is one, beside those of visible checks.
+    failures = xml.fromstring(exports.junit([{**graded, "seconds": 0.0}])).iter("failure")
+    assert [failure.text for failure in failures].count(f"crashed\n{SECRET}") == 1
+    assert "adano check could be asked" not in Seen(tmp_path / "class.html").text
+
+
+def test_a_file_padded_beyond_comparing_is_named(tmp_path):
+    source = (ANSWERS / "ex03_linear_plain.py").read_text("utf-8")
+    for name in ("ada", "ken"):
+        (tmp_path / "submissions" / name).mkdir(parents=True)
+        (tmp_path / "submissions" / name / "ex03_linear.py").write_text(source + "x = 1\n" * 20_000 * (name == "ken"))
+    both = [one for one in a_class() if one["student"] in ("ada", "ken") and one["chapter"] == "ex03_linear"]
+    pages.write(tmp_path, both, MANIFEST)
+    text = Seen(tmp_path / "class.html").text
+    assert "Not compared, because" in text and "ken (03 linear)" in text and "ada (03 linear)" not in text
+
+
+def test_a_missing_file_says_what_was_looked_for_and_what_was_there(run):
+    text = " ".join(Seen(run / "feedback" / "alan.html").text.split())
+    assert "No file called ex00_shapes.py was found: there is my_ex00_shapes.py." in text
+    assert "there is my_ex00_shapes.py" in Seen(run / "class.html").text
+
+
+def test_one_failure_in_several_precisions_is_told_once(tmp_path):
+    one = {"check": "test_forward[float32]", "hidden": False, "verdict": "wrong", "points": 0.0, "of_points": 1.0,
+           "rule": "Linear computes `x @ W.T`, if in<out.", "hint": "Transpose.", "mistake": "",
+           "facts": ["it differs"], "lines": [], "whole": False, "output": "", "seconds": 0.0}
+    graded = {"student": "ada", "chapter": "ex03_linear", "state": "graded", "note": "", "points": 0.0,
+              "of_points": 2.0, "verdicts": [one, {**one, "check": "test_forward[float64]"}]}
+    pages.write(tmp_path, [graded], MANIFEST)
+    raw = (tmp_path / "feedback" / "ada.html").read_text("utf-8")
+    assert raw.count("it differs") == 1 and "float32, float64" in raw
+    assert "Linear computes <code>x @ W.T</code>, if in&lt;out." in raw and "Transpose." in raw
+    # For the instructor it is one check, that one student of one did not pass.
+    assert "100 % (1)" in Seen(tmp_path / "class.html").text
+
+
+def test_what_has_the_same_cause_stands_in_one_card():
+    one = {"check": "test_a", "verdict": "error", "mistake": "", "facts": ["RuntimeError: (6x6 and 4x6)"],
+           "lines": [{"file": "ex03_linear.py", "line": 4, "function": "f", "text": "x @ w"}]}
+    elsewhere = {**one, "check": "test_c", "lines": [{**one["lines"][0], "line": 5}]}
+    named = {**elsewhere, "check": "test_d", "mistake": "Transpose it."}
+    cards = pages._cards([one, {**one, "check": "test_b", "facts": ["RuntimeError: (1x6 and 4x6)"]}, elsewhere,
+                          named, {**named, "check": "test_e", "verdict": "wrong", "lines": []}],
+                         Chapter("ex03_linear"))
+    assert [[card["function"], *(other["function"] for other in card["alike"])] for card in cards] == [
+        ["test_a", "test_b"], ["test_c"], ["test_d", "test_e"]]
+
+
+def test_a_run_without_walls_says_so_on_top(tmp_path):
+    graded = [one for one in a_class() if one["student"] == "ada"]
+    for number, (change, said) in enumerate((({}, False), ({"options": {"walls": False}}, True),
+                                             ({"layers": {"no network": False}}, True))):
+        pages.write(tmp_path / str(number), graded, {**MANIFEST, **change})
+        text = Seen(tmp_path / str(number) / "class.html").text
+        assert ("Not every wall was up." in text) is said
+
+
+def test_a_pages_name_stays_in_its_folder_and_is_nobody_elses():
+    names = pages.file_names(["ada", "Ada", "../x", "a/b", "a\\b", "a\0b", "é" * 100, "con: <x>", "\ud800"])
+    assert names["ada"] == "ada.html" and len({name.casefold() for name in names.values()}) == len(names)
+    for name in names.values():
+        assert re.fullmatch(r"[^/\\:<>\0\ud800]+", name) and not name.startswith(".") and len(name.encode()) < 200
+
+
+# -- which submissions look alike -------------------------------------------------------------------
+
+def answers(stem: str) -> dict[str, Path]:
+    return {path.stem: path for path in ANSWERS.glob(f"{stem}_*.py")}
+
+
+@pytest.mark.parametrize("stem", ["ex03_linear", "ex09_attention"])
+def test_answers_written_independently_do_not_look_alike(stem, monkeypatch):
+    monkeypatch.setattr(similar, "SHARE", 0.15)     # far below what is listed
+    assert len(answers(stem)) == 3
+    assert similar.similar(answers(stem), Chapter(stem)) == []
+
+
+@pytest.mark.parametrize("stem", ["ex03_linear", "ex09_attention"])
+def test_a_copy_with_other_names_in_another_order_looks_alike(stem, tmp_path):
+    for name, path in answers(stem).items():
+        (tmp_path / "copy.py").write_text(renamed(path.read_text("utf-8")), "utf-8")
+        [(one, other, share)] = similar.similar({**answers(stem), "copy": tmp_path / "copy.py"}, Chapter(stem))
+        assert {one, other} == {name, "copy"} and 0.8 < share <= 1.0
+
+
+def test_what_the_course_itself_knows_makes_no_pair(tmp_path):
+    chapter, files = Chapter("ex03_linear"), {}
+    edits = [*mistakes.edits(chapter, "mistake"), *mistakes.edits(chapter, "alternative")]
+    for number, edit in enumerate(edits):
+        files[str(number)] = edit.write(chapter, tmp_path / str(number)) / "ex03_linear.py"
+    assert len(files) > 30
+    assert similar.similar({**files, "stub": Chapter("ex03_linear").exercise}, chapter) == []
+
+
+def test_files_that_cannot_be_compared_are_in_no_pair(tmp_path):
+    odd = {"nul": b"\0", "latin": b"# \xe9\nx = 1", "syntax": b"def f(:", "deep": b"x = " + b"(" * 5000,
+           "chain": b"x = " + b"+".join([b"1"] * 50_000),
+           "long": b"".join(b"x = f(%d, g(1, 2))\n" % n for n in range(5000))}
+    for name, content in odd.items():
+        (tmp_path / name).write_bytes(content)
+    files = {f"{name}{n}": tmp_path / name for name in odd for n in (1, 2)}
+    assert similar.similar({**files, "gone": tmp_path / "gone"}, Chapter("ex03_linear")) == []
+
+
+def test_the_class_page_shows_the_pair_with_what_both_have_marked(run):
+    raw = (run / "class.html").read_text("utf-8")
+    assert "ada and ken" in raw and "ada and barbara" not in raw and "alan and ken" not in raw
+    assert re.search(r"<mark>[^<]*sigma = math\.sqrt", raw) and re.search(r"<mark>[^<]*my_amgis = math\.sqrt", raw)

@@ -1,0 +1,43 @@
+"""What lesson 18 quotes: all runs of the experiment are recorded, and the start of some comes out again."""
+
+import csv
+import importlib.util
+
+import pytest
+
+from grader.course import chapters
+
+EVIDENCE = chapters.ROOT / "assets" / "evidence"
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("evidence_18", EVIDENCE / "18_experts.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return list(csv.DictReader((EVIDENCE / "18_experts.csv").open()))
+
+
+def test_every_run_is_recorded(script, rows):
+    assert [(row["model"], int(row["seed"])) for row in rows] == [
+        (name, seed) for name in script.MODELS for seed in script.SEEDS]
+    for row in rows:
+        if not row["model"].startswith("dense"):
+            loads = [float(load) for load in row["loads"].split()]
+            assert len(loads) == script.EXPERTS
+            assert sum(loads) == pytest.approx(script.EXPERTS, abs=0.01)
+
+
+@pytest.mark.parametrize("name, seed", [("dense", 0), ("no balance", 1), ("balancing loss", 2), ("balancing bias", 3)])
+def test_runs_start_as_recorded(script, rows, name, seed):
+    row = next(row for row in rows if (row["model"], row["seed"]) == (name, str(seed)))
+    _, losses = script.train(name, seed, script.texts()[0], steps=40)
+    means = [sum(losses[i:i + 20]) / 20 for i in (0, 20)]
+    recorded = [float(mean) for mean in row["losses"].split()[:2]]
+    assert means == pytest.approx(recorded, rel=0.02)       # the text differs between Pythons

@@ -1,0 +1,348 @@
+"""The site for readers: built once, whole, at home on any disk, and readable without a script."""
+
+import importlib.util
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from xml.etree import ElementTree
+
+import pytest
+
+from grader.course.chapters import ROOT, chapters
+
+for package in ("sphinx", "myst_nb", "furo", "sphinx_copybutton"):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip("the site is built by requirements-site.txt", allow_module_level=True)
+if not shutil.which("node") or not (ROOT / "docs" / "node_modules" / "katex").is_dir():
+    pytest.skip("the site's equations need node, and npm ci --prefix docs", allow_module_level=True)
+
+from docs import __main__ as making  # noqa: E402
+from docs import bibliography, book, glossary, lessons, solutions, terms  # noqa: E402
+from tests.course.site import browser  # noqa: E402
+
+in_a_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="there is no Chromium to look at the pages with")
+
+AXE = ROOT / "docs" / "node_modules" / "axe-core" / "axe.min.js"
+LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
+NOT_FETCHED = {"canonical", "next", "prev", "search", "index", "author"}
+
+
+class Page(HTMLParser):
+    """What a page loads, links to, names, and says."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.path, self.loads, self.links, self.ids, self.images, self.text = path, [], [], set(), [], []
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        if "id" in found:
+            self.ids.add(found["id"])
+        if tag == "a" and "href" in found:
+            self.links.append(found["href"])
+        if tag == "img":
+            self.images.append(found)
+        if tag in LOADED and found.get(LOADED[tag]) and found.get("rel") not in NOT_FETCHED:
+            self.loads.append(found[LOADED[tag]])
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def build(out: Path, *options: str) -> Path:
+    done = subprocess.run([sys.executable, "-m", "docs", str(out), *options], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """Built once, also where pytest-xdist has several processes: the first builds, and the others wait for it."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    try:
+        (shared / "building").mkdir()
+    except FileExistsError:
+        waited = time.monotonic() + 300
+        while not (shared / "site").exists() and time.monotonic() < waited:
+            time.sleep(0.1)
+        assert (shared / "site").exists(), "another process could not build the site"
+        return shared / "site"
+    return build(shared / "building" / "site").rename(shared / "site")
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[Path, Page]:
+    return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+
+
+def test_every_lesson_and_every_exercise_has_a_page(site, pages):
+    for chapter in chapters():
+        assert site / "notebooks" / f"{chapter.notebook.stem}.html" in pages
+        assert site / "exercises" / f"{chapter.stem}.html" in pages
+    assert {site / f"{name}.html" for name in ("index", "glossary", "bibliography", "search")} <= set(pages)
+
+
+def test_nothing_is_loaded_from_another_host(site, pages):
+    for page in pages.values():
+        for address in page.loads:
+            assert not urlsplit(address).netloc, (page.path, address)
+            assert (page.path.parent / unquote(urlsplit(address).path)).exists(), (page.path, address)
+    for sheet in site.rglob("*.css"):
+        for address in re.findall(r"url\(['\"]?([^)'\"]+)", sheet.read_text("utf-8")):
+            assert not urlsplit(address).netloc, (sheet, address)
+
+
+def test_internal_links_and_anchors_resolve(pages):
+    broken = []
+    for page in pages.values():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
+            anchor = unquote(parts.fragment)
+            if not target.exists() or anchor and target in pages and anchor not in pages[target].ids:
+                broken.append((page.path.name, link))
+    assert not broken
+
+
+def test_every_picture_has_words(pages):
+    for page in pages.values():
+        for image in page.images:
+            assert len(image.get("alt") or "") > 20, (page.path, image["src"])
+
+
+def test_equations_are_drawn_without_a_script(site, pages):
+    for chapter in chapters():
+        told = "\n".join("".join(cell["source"]) for cell in lessons.read(chapter)["cells"]
+                         if cell["cell_type"] == "markdown")
+        html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
+        displayed = re.findall(r"^\$\$\n(.*?)^\$\$$", told, re.M | re.S)
+        parts = len(displayed) + sum(equation.count(r"\qquad") for equation in displayed)      # each may have its line
+        assert html.count('class="katex-display"') == parts, chapter
+        assert "katex-error" not in html
+        for raw in ("$$", r"\frac", r"\begin{"):
+            visible = re.sub(r"<annotation.*?</annotation>|<pre>.*?</pre>", "", html, flags=re.S)
+            assert raw not in visible, (chapter, raw)
+    assert not any("katex" in load and load.endswith(".js") for page in pages.values() for load in page.loads)
+    assert list((site / "_static" / "fonts").glob("KaTeX_Main-Regular.woff2"))
+
+
+def test_search_finds_rope(site):
+    index = (site / "searchindex.js").read_text("utf-8")
+    names = re.search(r'docnames:\[(.*?)\]|"docnames": *\[(.*?)\]', index)
+    place = re.findall(r'"([^"]+)"', names[1] or names[2]).index("notebooks/07_rope")
+    found = re.findall(r'"rope": ?(\[[\d,]+\]|\d+)', index)          # in texts, and in titles
+    assert str(place) in re.findall(r"\d+", " ".join(found))
+
+
+def test_outputs_are_those_of_the_notebooks(site):
+    page = "".join(Page(site / "notebooks" / "07_rope.html").text)
+    for cell in lessons.read(next(c for c in chapters() if c.name == "rope"))["cells"]:
+        for output in cell.get("outputs", []):
+            assert "".join(output.get("text", "")).strip() in page
+
+
+def test_every_solution_stands_behind_one_fold_after_its_hints(site, tmp_path):
+    for chapter in chapters():
+        cells = lessons.read(chapter)["cells"]
+        places = solutions.assigned(chapter, cells)
+        known = solutions.parts(chapter)
+        assert sorted(part for parts in places.values() for part in parts) == sorted(known)
+        html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
+        assert html.count('<details class="solution">') == len(solutions.exercises(cells))
+        for cell, parts in places.items():
+            compile(solutions.shown(chapter, parts), chapter.stem, "exec")
+            assert set(re.findall(r"^class .*", solutions.shown(chapter, parts), re.M)) <= set(
+                chapter.solution.read_text("utf-8").splitlines()), (chapter, parts)
+            assert "Hint" in "".join(cells[cell]["source"]) or "### Exercise" in "".join(cells[cell]["source"])
+        shown = "".join(solutions.shown(chapter, parts) for parts in places.values())
+        assert "BEGIN SOLUTION" not in shown and "NotImplementedError" not in shown
+    for name, owner, title in (("mixture_of_experts", "MoE", "2"), ("fine_tuning", "LoRALinear", "1")):
+        chapter = next(chapter for chapter in chapters() if chapter.name == name)
+        cells = lessons.read(chapter)["cells"]
+        titles = {exercise.cell: exercise.title for exercise in solutions.exercises(cells)}
+        for cell, parts in solutions.assigned(chapter, cells).items():
+            assert (f"{owner}.forward" in parts) == titles[cell].startswith(f"Exercise {title}:")
+    block = "".join(Page(site / "notebooks" / "12_block.html").text)
+    assert "It is part of the solution of Exercise 1" in block[block.index("Exercise 2: what is only handed on"):]
+    rope = "".join(Page(site / "notebooks" / "07_rope.html").text)
+    assert rope.index("Hint 3") < rope.index("return 1 / base **") < rope.index("Exercise 2")
+
+
+def test_the_site_without_solutions_has_none(tmp_path):
+    bare = build(tmp_path / "bare", "--no-solutions")
+    for chapter in chapters():
+        page = "".join(Page(bare / "notebooks" / f"{chapter.notebook.stem}.html").text) + "".join(
+            Page(bare / "exercises" / f"{chapter.stem}.html").text)
+        assert "A solution. First" not in page
+    assert "return 1 / base **" not in page and 'class="solution"' not in "".join(
+        path.read_text("utf-8") for path in bare.rglob("*.html"))
+
+
+def test_lessons_link_to_the_glossary_and_its_words_name_real_lessons(site):
+    numbers = {chapter.number for chapter in chapters()}
+    for words in glossary.table().values():
+        assert words and all(lesson in numbers for lesson, _ in words.values())
+    for chapter in chapters():
+        html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
+        assert "../glossary.html" in html, chapter
+    assert "../glossary.html#term-RoPE" in (site / "notebooks" / "07_rope.html").read_text("utf-8")
+    pages = {page.stem[:2]: page.read_text("utf-8") for page in site.glob("notebooks/*.html")}
+    for word in terms.EVERYDAY:
+        assert [number for number, page in pages.items() if f"#term-{word}\"" in page] == [
+            glossary.table()["terms"][word][0]], word
+    assert "|" in glossary.symbols(next(c for c in chapters() if c.name == "rope"))[0]
+    told = (site / "glossary.html").read_text("utf-8")
+    assert all(f"{chapter.notebook.stem}.html" in told for chapter in chapters())
+
+
+def test_bibliography_holds_each_paper_once_and_says_where(site):
+    papers = [source for source in bibliography.sources() if bibliography.PAPER.search(source.address)]
+    assert len(papers) > 60 and len({source.address for source in papers}) == len(papers)
+    page = (site / "bibliography.html").read_text("utf-8")
+    links = Page(site / "bibliography.html").links
+    for source in papers:
+        assert links.count(source.address) == 1, source
+        assert source.lessons
+    rope = next(source for source in papers if source.address.endswith("2104.09864"))
+    assert rope.year == "2021" and "Su et al." in rope.words and "Su et al." in page
+
+
+def test_front_page_says_what_each_lesson_gives(site):
+    front = Page(site / "index.html")
+    said = " ".join("".join(front.text).split())
+    for chapter in chapters():
+        words = re.sub(r"[`*]|\]\([^)]*\)|\[", "", lessons.outcome(chapter))
+        assert words.startswith("You ") and words in said, chapter
+        assert front.links.count(f"notebooks/{chapter.notebook.stem}.html") >= 2
+    samples = (ROOT / "assets" / "pocket" / "README.md").read_text("utf-8").partition("## What it says\n")[2]
+    sample = re.search(r"```text\n(.*?)```", samples, re.S)[1]
+    assert " ".join(sample.split()) in said
+
+
+def test_the_epub_can_be_read_by_a_strict_reader(tmp_path):
+    """Each page is XML, the contents name it, equations are MathML, and nothing is missing or run."""
+    assert making._sphinx("epub", tmp_path / "made", book.write_sources) == 0
+    book.bind(tmp_path / "made", tmp_path / "book.epub")
+    with zipfile.ZipFile(tmp_path / "book.epub") as file:
+        assert file.infolist()[0].filename == "mimetype" and file.infolist()[0].compress_type == zipfile.ZIP_STORED
+        held = {name: file.read(name) for name in file.namelist()}
+    assert {f"notebooks/{chapter.notebook.stem}.xhtml" for chapter in chapters()} <= set(held)
+    listed = re.findall(r'<item [^>]*href="([^"]+)"[^>]*>', held["content.opf"].decode())
+    assert set(listed) == set(held) - {"mimetype", "content.opf", "META-INF/container.xml"}
+    for name in [name for name in held if name.endswith(".xhtml")]:
+        text = held[name].decode()
+        ElementTree.fromstring(re.sub(r"&(?!(lt|gt|amp|quot|apos|#))\w+;", "", text))
+        marked = re.search(rf'<item (?=[^>]*href="{re.escape(name)}")[^>]*mathml', held["content.opf"].decode())
+        assert bool(marked) == ("<math" in text) and "<script" not in text and "details>" not in text
+        for address in re.findall(r'(?:<img[^>]*|<link[^>]*(?:rel="stylesheet")[^>]*)(?:src|href)="([^"]+)"', text):
+            assert posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(address))) in held, address
+    rope = held["notebooks/07_rope.xhtml"].decode()
+    assert "Hint 3" in rope and "A solution. First" not in rope and "return 1 / base **" not in rope
+
+
+@in_a_browser
+def test_a_page_becomes_a_pdf(site, tmp_path):
+    book.print_pdf(site / "bibliography.html", tmp_path / "page.pdf", tmp_path / "profile")
+    printed = (tmp_path / "page.pdf").read_bytes()
+    assert printed.startswith(b"%PDF") and b"/Outlines" in printed
+    assert len(re.findall(rb"/Type /Page\b", printed)) > 1
+
+
+def test_a_folder_that_is_no_site_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    done = subprocess.run([sys.executable, "-m", "docs", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "something else" in done.stderr
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+@in_a_browser
+def test_no_page_scrolls_sideways_on_a_phone(site, pages, tmp_path):
+    widths, _ = browser.ask(site, list(pages), """
+        inside.querySelectorAll("details").forEach(fold => fold.open = true);
+        return inside.documentElement.scrollWidth;""", tmp_path, width=360)
+    assert {page.name: width for page, width in zip(pages, widths) if width > 360} == {}
+
+
+@in_a_browser
+def test_what_is_wide_scrolls_inside_itself(site, pages, tmp_path):
+    """Each line of code, table and equation ends within the page, or within a box that scrolls."""
+    lost, _ = browser.ask(site, [page for page in pages if page.parent.name == "notebooks"], """
+        inside.querySelectorAll("details").forEach(fold => fold.open = true);
+        const scrolls = e => ["auto", "scroll"].includes(view.getComputedStyle(e).overflowX);
+        return [...inside.querySelectorAll("article pre, article table, article .katex-display")].filter(e => {
+            const fits = e.scrollWidth <= e.clientWidth + 1 || scrolls(e);
+            if (fits && e.getBoundingClientRect().right <= 361) return false;
+            for (let up = e.parentElement; up.tagName != "ARTICLE"; up = up.parentElement)
+                if (scrolls(up) && up.getBoundingClientRect().right <= 361) return false;
+            return true;
+        }).map(e => e.textContent.slice(0, 80));""", tmp_path, width=360)
+    assert [found for found in lost if found] == []
+
+
+@in_a_browser
+def test_pages_are_quiet_and_load_from_their_own_host(site, pages, tmp_path):
+    loaded, console = browser.ask(site, list(pages), """
+        return view.performance.getEntriesByType("resource").map(entry => entry.name);""", tmp_path)
+    assert all(loaded)
+    for name in {name for names in loaded for name in names}:
+        assert name.startswith(("data:", "http://127.0.0.1:")), name
+    assert re.findall(r"CONSOLE.*", console) == []
+
+
+@in_a_browser
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not there: npm ci --prefix docs")
+@pytest.mark.parametrize("place", ["", "exercises", "assets/pocket",
+                                   *[f"notebooks/{chapter.notebook.stem}.html" for chapter in chapters()]])
+def test_axe_finds_nothing_serious(site, pages, place, tmp_path):
+    """In light, and in the dark, where only colours are others."""
+    shutil.copy(AXE, tmp_path)
+    chosen = [page for page in pages if site / place in (page, page.parent)]
+    found, _ = browser.ask(site, chosen, """
+        inside.querySelectorAll("details").forEach(fold => fold.open = true);
+        await new Promise(loaded => {
+            const script = inside.createElement("script");
+            script.onload = loaded; script.src = "/axe.min.js"; inside.head.append(script);
+        });
+        const wrong = [];
+        for (const [theme, rules] of [["light", {}], ["dark", {runOnly: ["color-contrast"]}]]) {
+            inside.body.dataset.theme = theme;
+            const said = await view.axe.run(inside, {resultTypes: ["violations"], ...rules});
+            for (const rule of said.violations)
+                if (["serious", "critical"].includes(rule.impact))
+                    wrong.push([theme, rule.id, rule.nodes.length, rule.nodes[0].html.slice(0, 120)]);
+        }
+        return {asked: view.document.querySelector("article") !== null, wrong};""", tmp_path)
+    assert found and all(page["asked"] for page in found)
+    assert {page.name: said["wrong"] for page, said in zip(chosen, found) if said["wrong"]} == {}
+
+
+@in_a_browser
+def test_equations_are_seen_with_scripts_off(site, tmp_path):
+    page = site / "notebooks" / "07_rope.html"
+    (found,), _ = browser.ask(site, [page], """
+        return {script: !inside.documentElement.classList.contains("no-js"),
+                sizes: [...inside.querySelectorAll(".katex-html")].map(e => e.getBoundingClientRect().height),
+                font: view.getComputedStyle(inside.querySelector(".katex")).fontFamily};""", tmp_path, scripts=False)
+    assert not found["script"]
+    assert len(found["sizes"]) > 8 and min(found["sizes"]) > 8
+    assert "KaTeX_Main" in found["font"]
+
+
+@in_a_browser
+def test_a_search_for_rope_finds_the_lesson(site, tmp_path):
+    with browser.served(site, tmp_path) as address:
+        shown = browser.dump(f"{address}/site/search.html?q=RoPE", tmp_path).stdout
+    results = shown[shown.index('id="search-results"'):]
+    assert "notebooks/07_rope.html" in results
