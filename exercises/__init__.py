@@ -6,7 +6,7 @@ your own file is used. In a notebook, run the import cell again after a save.
 
 import sys
 
-from grader.course import chapters, loader
+from grader.course import chapters, loader, stubs
 
 _STEMS = {chapter.stem: chapter for chapter in chapters.chapters()}
 

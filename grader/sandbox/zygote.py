@@ -64,7 +64,7 @@ def _warm(many: bool) -> None:
     torch.backends.cpu.get_cpu_capability()     # reads /proc/cpuinfo, which no worker behind walls could
 
     @jaxtyping.jaxtyped(typechecker=beartype.beartype)
-    def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:
+    def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:  # noqa: F722
         """Decorating it imports what beartype leaves for later."""
 
     # The first Optimizer would import torch's compiler, half of what torch itself takes, to be

@@ -17,7 +17,7 @@ from grader.classroom.run import cells
 from grader.classroom.run.jobs import Jobs
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
-from grader.front import report, results
+from grader.front import provenance, report, results
 from grader.sandbox import jail
 from grader.sandbox.setting import TIMEOUT, Setting
 

@@ -65,8 +65,9 @@ def test_a_chapter_comes_and_goes_by_the_readme(course):
 
     written = [name for name in said[0].split() if name.endswith(".py") and not name.startswith("exercises")]
     run(course, f"python -m ruff check {' '.join(written)}")
-    rules = run(course, "python -m pytest -q -p no:cacheprovider tests/course/checks/test_chapters.py tests/course/lessons/"
-                "test_lessons.py tests/course/parity/test_parity_ex28_name.py -k 'ex28_name or not ex'")
+    rules = run(course, "python -m pytest -q -p no:cacheprovider tests/course/checks/test_chapters.py "
+                "tests/course/lessons/test_lessons.py tests/course/parity/test_parity_ex28_name.py "
+                "-k 'ex28_name or not ex'")
     assert int(re.search(r"(\d+) passed", rules)[1]) >= 25 and "failed" not in rules
 
     map_alone = (course / "assets/map/28.svg").read_text("utf-8")

@@ -74,7 +74,7 @@ def _changed_lines(before: list[str], after: list[str]) -> tuple[str, str]:
 
 
 def _edits(tree: ast.Module, lines: list[str]) -> Iterator[tuple[str, ast.AST, str]]:
-    """(part, the node, the text in its place) for every edit inside the solution blocks."""
+    """(part, the node, the text in its slot) for every edit inside the solution blocks."""
     inside, open_now = set(), False
     for number, line in enumerate(lines, 1):
         open_now = open_now or line.strip() == "# BEGIN SOLUTION"
@@ -89,7 +89,7 @@ def _edits(tree: ast.Module, lines: list[str]) -> Iterator[tuple[str, ast.AST, s
         if isinstance(node, ast.JoinedStr) or isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return      # the words of a message or a docstring
         if getattr(node, "lineno", 0) in inside:
-            yield from ((part, place, text) for place, text in _replacements(node, function))
+            yield from ((part, slot, text) for slot, text in _replacements(node, function))
         for decorator in getattr(node, "decorator_list", ()):
             if decorator.lineno in inside:
                 yield part, decorator, ""
@@ -193,7 +193,7 @@ def fates(chapter: Chapter, chosen: list[Mutant]) -> dict[Mutant, str]:
         slot = grader.submission(chapter, SOLUTIONS).slot
         for number, mutant in enumerate(chosen):
             if number % RENEWED == 0:
-                place.close()
+                slot.close()
             folder = Path(scratch) / str(number)
             folder.mkdir()
             (folder / f"{chapter.stem}.py").write_text(mutant.source, "utf-8")
@@ -204,7 +204,7 @@ def fates(chapter: Chapter, chosen: list[Mutant]) -> dict[Mutant, str]:
                     found[mutant] = f"{check.name}: {word}"
                     asked.sort(key=lambda other: other != check)      # asked first the next time
                     break
-        place.close()
+        slot.close()
     return found
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import grader as grader_package
-from grader.course import chapters, checks
+from grader.course import chapters, checks, stubs
 from grader.front import report
 from grader.judge.edits import edits
 from grader.judge.engine import Grader

@@ -34,7 +34,7 @@ def launcher(request):
 
 def test_a_worker_that_ends_says_how(launcher):
     worker = launcher.start("worker")
-    worker.send("nonsense", room="x")
+    worker.send("nonsense", name="x")
     with pytest.raises(Ended):
         worker.receive(1, timeout=60)
     assert not _alive(worker.pid)
