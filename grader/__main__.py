@@ -33,7 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m grader", description="Grades the exercises.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    check = commands.add_parser("check", help="grade chapters and show the board")
+    how = _how("cpu", TIMEOUT)
+    check = commands.add_parser("check", help="grade chapters and show the board", parents=[how])
     check.add_argument("chapters", nargs="*", metavar="CHAPTER", help="7, 07, rope or ex07_rope; all without")
     check.add_argument("--submission", type=Path, metavar="DIR",
                        help="grade the files in DIR; earlier chapters are then the reference's")
@@ -42,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", type=Path, metavar="FILE", help="write every verdict to FILE")
     check.set_defaults(run=_check)
 
-    watch = commands.add_parser("watch", help="grade at every save")
+    watch = commands.add_parser("watch", help="grade at every save", parents=[how])
     watch.add_argument("chapters", nargs="*", metavar="CHAPTER", help="only these; all without")
     watch.set_defaults(run=_watch)
 
@@ -59,21 +60,24 @@ def _parser() -> argparse.ArgumentParser:
     anew = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     anew.set_defaults(run=_stubs)
 
-    common = [check, watch]
     if (HERE / "author").is_dir():          # a students' edition has neither of these
         from grader.author.commands import add
         add(commands)
     if (HERE / "classroom").is_dir():
         from grader.classroom.commands import add
-        common.append(add(commands))
-    for command in common:
-        kept = command not in (check, watch)        # a run that goes on keeps what it was begun with
-        command.add_argument("--device", choices=("cpu", "cuda"), default=None if kept else "cpu")
-        command.add_argument("--seed", type=int, metavar="N",
-                             help="other inputs (default 0; for what was handed in, one that nobody has seen)")
-        command.add_argument("--timeout", type=float, default=None if kept else TIMEOUT, metavar="S",
-                             help=f"seconds that one check may take (default {TIMEOUT:g})")
+        add(commands, _how(None, None))     # a run that goes on keeps what it was begun with
     return parser
+
+
+def _how(device: str | None, timeout: float | None) -> argparse.ArgumentParser:
+    """The options that say how checks are asked, with these defaults."""
+    how = argparse.ArgumentParser(add_help=False)
+    how.add_argument("--device", choices=("cpu", "cuda"), default=device)
+    how.add_argument("--seed", type=int, metavar="N",
+                     help="other inputs (default 0; for what was handed in, one that nobody has seen)")
+    how.add_argument("--timeout", type=float, default=timeout, metavar="S",
+                     help=f"seconds that one check may take (default {TIMEOUT:g})")
+    return how
 
 
 def _chosen(options) -> list[chapters.Chapter]:

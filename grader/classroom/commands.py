@@ -6,9 +6,14 @@ from pathlib import Path
 from grader.course import chapters
 
 
-def add(commands):
-    """Add them to the command line; returns the parser of `grade`, which has options in common with `check`."""
-    grade = commands.add_parser("grade", help="grade a class: a folder or an archive per student")
+def add(commands, how: argparse.ArgumentParser) -> None:
+    """Add them to the command line. how: the options that `grade` has in common with `check`."""
+    worth = argparse.ArgumentParser(add_help=False)
+    worth.add_argument("--grading", type=Path, metavar="FILE", help="how points are made (default grading.toml)")
+    worth.add_argument("--canvas", type=Path, metavar="TEMPLATE", help="fill in a gradebook that Canvas has exported")
+
+    grade = commands.add_parser("grade", help="grade a class: a folder or an archive per student",
+                                parents=[how, worth])
     grade.add_argument("submissions", type=Path, nargs="?", metavar="SUBMISSIONS",
                        help="a folder of folders or archives (.zip, .tar, .tar.gz), one per student")
     grade.add_argument("--out", type=Path, metavar="DIR", help="a new folder for all that comes out")
@@ -25,7 +30,7 @@ def add(commands):
     grade.add_argument("--no-jail", action="store_true", help="go on without walls, and mark every result")
     grade.set_defaults(run=_grade)
 
-    merge = commands.add_parser("merge", help="put the shards of a run together")
+    merge = commands.add_parser("merge", help="put the shards of a run together", parents=[worth])
     merge.add_argument("out", type=Path, metavar="OUT", help="a new folder for all that comes out")
     merge.add_argument("shards", type=Path, nargs="+", metavar="SHARD", help="the folders of all shards")
     merge.set_defaults(run=_merge)
@@ -40,19 +45,11 @@ def add(commands):
                           help="gradescope: grade where no jail can be built, and leave hidden checks out")
     platform.set_defaults(run=_platform)
 
-    for command in (grade, merge):
-        command.add_argument("--grading", type=Path, metavar="FILE",
-                             help="how points are made (default grading.toml)")
-        command.add_argument("--canvas", type=Path, metavar="TEMPLATE",
-                             help="fill in a gradebook that Canvas has exported")
-
     handout = commands.add_parser("handout", help="write the students' edition, without answers")
     handout.add_argument("folder", type=Path, metavar="DIR", help="a new or an empty folder")
     handout.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these, such as 0-9; all without")
     handout.add_argument("--given", nargs="+", metavar="CHAPTER", help="give the solutions of these, such as 0-4")
     handout.set_defaults(run=_handout)
-
-    return grade
 
 
 def _count(text: str) -> int:

@@ -89,11 +89,7 @@ class Launcher:
     def start(self, module: str, stages: list[str] = (), preload: Preload | None = None) -> Child:
         """A new process that serves a module. stages: what it may read, behind walls."""
         if not self.fork:
-            process = subprocess.Popen(
-                _python(module, *["--limit"] * self._limit), env=self._environment(), start_new_session=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
-            return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
-                         process.pid, lambda kill: _wait(process, kill))
+            return fresh(module, *["--limit"] * self._limit, environment=self._environment())
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         request = {"do": "fork", "module": module, "limit": self._limit, "stages": list(stages)}
@@ -153,11 +149,20 @@ def _python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def _wait(process, kill: bool) -> int:
+def fresh(module: str, *arguments: str, environment: dict, patience: float = 0.3) -> Child:
+    """A process that is no fork and serves a module. patience: seconds that it may take to end by itself."""
+    process = subprocess.Popen(
+        _python(module, *arguments), env=environment, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
+    return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr, process.pid,
+                 lambda kill: _wait(process, kill, patience))
+
+
+def _wait(process, kill: bool, patience: float) -> int:
     if kill:
         _kill(process.pid)
     try:
-        return process.wait(0.3)
+        return process.wait(patience)
     except subprocess.TimeoutExpired:
         _kill(process.pid)
         return process.wait()

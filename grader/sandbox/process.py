@@ -56,7 +56,7 @@ class Child:
     def send(self, do: str, body: bytes = b"", **arguments) -> int:
         """Send a request and do not wait; returns its number, for `receive`."""
         self._count += 1
-        with contextlib.suppress(OSError):      # `receive` will see that it has ended
+        with contextlib.suppress(OSError, ValueError):      # `receive` will see that it has ended
             write_frame(self._requests, {"do": do, "with": arguments, "id": self._count}, body)
         return self._count
 
@@ -91,6 +91,11 @@ class Child:
     def ask(self, do: str, timeout: float | None = None, stop=None, **arguments):
         return self.receive(self.send(do, **arguments), timeout, stop)
 
+    def hang_up(self) -> None:
+        """Tell it that nothing more is wanted; a process that serves ends by itself then."""
+        with contextlib.suppress(OSError):
+            self._requests.close()
+
     def end(self, kill: bool = True) -> int:
         """End the process and all that it started; returns how it ended.
 
@@ -102,6 +107,9 @@ class Child:
         status = self._reap(kill)
         for thread in self._threads:
             thread.join(1)
+        if POLLS:
+            with contextlib.suppress(OSError):      # its last words
+                self._take()
         for stream in (self._requests, self._replies, self._prints):
             with contextlib.suppress(OSError):
                 stream.close()

@@ -22,7 +22,7 @@ from grader.course import checks, loader
 from grader.course.draw import Draw, seed_of
 from grader.course.loader import PACKAGE
 from grader.sandbox import explain, forbidden, jail, wire
-from grader.sandbox.frames import read_frame, write_frame
+from grader.sandbox.frames import channel, read_frame, write_frame
 
 MAX_FRAMES = 20             # lines of a traceback
 EARLY = 0.9                 # of the time that a check may take, then its stack is printed
@@ -41,9 +41,7 @@ def main(limit: bool = False, serve=None) -> None:
     """
     if limit:
         limit_memory()
-    requests, replies = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
+    requests, replies = channel()
     sys.stdin = open(0, closefd=False)
     sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)
     sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.classroom.output.exports import totals
-from grader.classroom.output.grading import Grading
+from grader.classroom.output.gradebook import Gradebook, Score
 from grader.course import chapters
 from grader.front.results import write_whole
 
@@ -45,14 +44,12 @@ class Template:
                              f"{', '.join(repr(names[i]) for i in columns)}")
         return cls(path, rows, possible, columns)
 
-    def fill(self, out: Path, cells: list[dict], grading: Grading) -> list[str]:
+    def fill(self, out: Path, book: Gradebook) -> list[str]:
         """Write it with the points filled in; returns what is to be said of it, in lines."""
-        said, given = [], {}
-        for cell in cells:
-            given.setdefault(cell["student"], []).append(cell)
+        said = []
         rows = [row for row in self.rows[1:] if row and row is not self.possible]
         matched: dict[int, str] = {}
-        for student in given:
+        for student in book.students:
             fits = self._fits(student, rows)
             if len(fits) != 1:
                 said.append(f"{student} is {'in no row' if not fits else f'in {len(fits)} rows'} by login, ID or name; "
@@ -63,19 +60,19 @@ class Template:
                 matched[fits[0]] = student
         scaled = set()
         for number, student in matched.items():
-            row, total = rows[number], totals(student, given[student], grading)
+            row, total = rows[number], book.total(student)
             row += [""] * (len(self.rows[0]) - len(row))
-            points = {cell["chapter"]: (cell["points"], cell["of_points"]) for cell in given[student]}
-            points[TOTAL] = total["grade"], total["of_points"]
+            scores = {cell.chapter.stem: book.cell(cell) for cell in book.students[student]}
+            scores[TOTAL] = Score(total.grade, total.of_points)
             for column, what in self.columns.items():
-                if what in points:
-                    row[column] = self._scaled(column, *points[what], scaled)
+                if what in scores:
+                    row[column] = self._scaled(column, scores[what], scaled)
         said += [f"{line}, and points are scaled to that" for line in sorted(scaled)]
         if rest := len(rows) - len(matched):
             said.append(f"{rest} rows have no submission here and are left as they were")
         if others := [name for i, name in enumerate(self.rows[0]) if _assignment(name) and i not in self.columns]:
             said.append(f"named for no chapter, and left as they were: {', '.join(map(repr, others))}")
-        if any(grading.days.get(student) for student in given) and TOTAL not in self.columns.values():
+        if any(book.grading.days.get(student) for student in book.students) and TOTAL not in self.columns.values():
             said.append("late days come off the total alone, in grades.csv: the chapters' columns hold full points")
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows(self.rows)
@@ -98,15 +95,16 @@ class Template:
                 return fits
         return []
 
-    def _scaled(self, column: int, points: float, of_points: float, scaled: set[str]) -> str:
+    def _scaled(self, column: int, score: Score, scaled: set[str]) -> str:
         """Points as Canvas counts them, where it has another maximum than the course."""
+        points, most = score.points, score.of_points
         try:
-            possible = float(self.possible[column]) if self.possible else of_points
+            possible = float(self.possible[column]) if self.possible else most
         except (ValueError, IndexError):
-            possible = of_points
-        if of_points and possible != of_points:
-            scaled.add(f"{self.rows[0][column]!r} has {possible:g} points possible, the course {of_points:g}")
-            points *= possible / of_points
+            possible = most
+        if most and possible != most:
+            scaled.add(f"{self.rows[0][column]!r} has {possible:g} points possible, the course {most:g}")
+            points *= possible / most
         return f"{points:.2f}".rstrip("0").rstrip(".")
 
 

@@ -5,54 +5,47 @@ import io
 import json
 import re
 import xml.etree.ElementTree as xml
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from grader.classroom.output.grading import Grading
-from grader.course.chapters import Chapter
+from grader.classroom.output.gradebook import Gradebook, Score
+from grader.classroom.run.cells import Cell
 from grader.front.report import title
-from grader.front.results import write_whole
+from grader.front.results import Result, write_whole
+from grader.judge.verdict import Word
 
 MAXIMUM = "(maximum)"       # the first row of grades.csv; no student can be called that
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def write(out: Path, cells: list[dict], grading: Grading) -> None:
+def write(out: Path, book: Gradebook) -> None:
     """Write grades.csv, results/NAME.json and junit.xml."""
-    students: dict[str, list[dict]] = {}
-    for cell in cells:
-        students.setdefault(cell["student"], []).append(cell)
-    write_whole(out / "grades.csv", grades(students, grading))
+    write_whole(out / "grades.csv", grades(book))
     (out / "results").mkdir(exist_ok=True)
-    for student, own in students.items():
-        write_whole(out / "results" / f"{student}.json", json.dumps(gradescope(student, own, grading), indent=1) + "\n")
-    write_whole(out / "junit.xml", junit(cells))
+    for student in book.students:
+        write_whole(out / "results" / f"{student}.json", json.dumps(gradescope(book, student), indent=1) + "\n")
+    write_whole(out / "junit.xml", junit(book))
 
 
-def totals(student: str, cells: list[dict], grading: Grading) -> dict[str, float]:
-    """A student's points over all chapters, the most there are, and what is left after being late."""
-    points, of_points = (round(sum(cell[what] for cell in cells), 4) for what in ("points", "of_points"))
-    return {"points": points, "of_points": of_points, "days": grading.days.get(student, 0.0),
-            "grade": round(grading.after_late(student, points, of_points), 4)}
-
-
-def grades(students: dict[str, list[dict]], grading: Grading) -> str:
+def grades(book: Gradebook) -> str:
     """A CSV with a row for each student: points by chapter, their sum, and what was missing."""
-    stems = sorted({cell["chapter"] for own in students.values() for cell in own})
-    late = ["days late", "after late"] if grading.formula else []
+    late = ["days late", "after late"] if book.grading.formula else []
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["student", *stems, "total", *late, "missing"])
-    worth = {cell["chapter"]: cell["of_points"] for own in students.values() for cell in own}
-    most = f"{sum(worth.values()):g}"
-    table.writerow([MAXIMUM, *(f"{worth[stem]:g}" for stem in stems), most, *(["", most] if late else []), ""])
-    for student in sorted(students, key=str.casefold):
-        own = {cell["chapter"]: cell for cell in students[student]}
-        total = totals(student, students[student], grading)
+    table.writerow(["student", *(chapter.stem for chapter in book.chapters), "total", *late, "missing"])
+    worth = [book.most(chapter) for chapter in book.chapters]
+    most = f"{sum(worth):g}"
+    table.writerow([MAXIMUM, *(f"{points:g}" for points in worth), most, *(["", most] if late else []), ""])
+    for student in sorted(book.students, key=str.casefold):
+        own = {cell.chapter: cell for cell in book.students[student]}
+        total = book.total(student)
         table.writerow([
-            plain(student), *(_number(own[stem]["points"]) if stem in own else "" for stem in stems),
-            _number(total["points"]), *([_number(total["days"]), _number(total["grade"])] if late else []),
-            " ".join(stem[2:4] for stem in stems if stem in own and own[stem]["state"] == "missing")])
+            plain(student),
+            *(_number(book.cell(own[chapter]).points) if chapter in own else "" for chapter in book.chapters),
+            _number(total.points), *([_number(total.days), _number(total.grade)] if late else []),
+            " ".join(chapter.number for chapter in book.chapters if chapter in own and own[chapter].missing)])
     return text.getvalue()
 
 
@@ -67,87 +60,97 @@ def _number(value: float) -> str:
 
 # -- Gradescope ------------------------------------------------------------------------------------
 
-def gradescope(student: str, cells: list[dict], grading: Grading) -> dict:
+def gradescope(book: Gradebook, student: str) -> dict:
     """A student's results as Gradescope reads them. Of hidden checks the rule alone, once grades are published."""
-    tests, total = [], totals(student, cells, grading)
-    for cell in cells:
-        name = title(Chapter(cell["chapter"]))
-        if cell["state"] == "missing":
-            said = f"There is no {cell['chapter']}.py" + (f": {cell['note']}" if cell["note"] else ".")
-            tests.append(_test(name, 0.0, cell["of_points"], "failed", said))
-        elif cell["verdicts"] and cell["verdicts"][0]["whole"]:      # one failure, not one for each check
-            tests.append(_test(name, 0.0, cell["of_points"], "failed", explained(cell["verdicts"][0])))
+    cells, total = book.students[student], book.total(student)
+    said = f"{total.days:g} days late: {book.grading.formula}" if total.grade != total.points else ""
+    walls = "" if all(cell.walls for cell in cells) else "Graded without a jail."
+    return {"score": total.grade, "output": "\n".join(filter(None, [said, walls])), "stdout_visibility": "hidden",
+            "tests": [test for cell in cells for test in _tests(book, cell)]}
+
+
+def _tests(book: Gradebook, cell: Cell) -> list[dict]:
+    name = title(cell.chapter)
+    if cell.missing:
+        said = f"There is no {cell.chapter.stem}.py" + (f": {cell.note}" if cell.note else ".")
+        return [_test(name, book.cell(cell), "failed", said)]
+    if cell.verdicts and cell.verdicts[0].whole:        # one failure, not one for each check
+        return [_test(name, book.cell(cell), "failed", explained(cell.verdicts[0]))]
+    tests = []
+    for result in cell.verdicts:
+        score, status = book.result(cell.chapter, result), "passed" if result.verdict == Word.PASSED else "failed"
+        if result.hidden:
+            tests.append(_test(f"{name}: hidden: {result.rule}", score, status, result.verdict, "after_published"))
         else:
-            factors = grading.factors(cell["chapter"], cell["verdicts"])
-            for verdict in cell["verdicts"]:
-                factor = factors[verdict["hidden"]]
-                score, most = verdict["points"] * factor, verdict["of_points"] * factor
-                state = "passed" if verdict["verdict"] == "passed" else "failed"
-                if verdict["hidden"]:
-                    tests.append(_test(f"{name}: hidden: {verdict['rule']}", score, most, state,
-                                       verdict["verdict"], "after_published"))
-                else:
-                    tests.append(_test(f"{name}: {verdict['check']}", score, most, state, explained(verdict)))
-    said = f"{total['days']:g} days late: {grading.formula}" if total["grade"] != total["points"] else ""
-    walls = "" if all(cell["walls"] for cell in cells) else "Graded without a jail."
-    return {"score": total["grade"], "output": "\n".join(filter(None, [said, walls])), "stdout_visibility": "hidden",
-            "tests": tests}
+            tests.append(_test(f"{name}: {result.check}", score, status, explained(result)))
+    return tests
 
 
-def _test(name: str, score: float, most: float, status: str, output: str, visibility: str = "visible") -> dict:
-    return {"name": name, "score": round(score, 4), "max_score": round(most, 4), "status": status, "output": output,
+def _test(name: str, score: Score, status: str, output: str, visibility: str = "visible") -> dict:
+    return {"name": name, "score": score.points, "max_score": score.of_points, "status": status, "output": output,
             "output_format": "text", "name_format": "text", "visibility": visibility}
 
 
-def explained(verdict: dict) -> str:
+def explained(result: Result) -> str:
     """A visible verdict in a few lines of plain text."""
-    if verdict["verdict"] == "passed":
-        return verdict["rule"]
-    lines = [verdict["verdict"] if verdict["whole"] else f"{verdict['verdict']}: {verdict['rule']}", *verdict["facts"]]
-    lines += [f"{line['file']}:{line['line']}: {line['text']}" for line in verdict["lines"][-1:]]
-    lines += [f"likely: {verdict['mistake']}"] if verdict["mistake"] else []
-    lines += [f"printed: {verdict['output'][-500:].strip()}"] if verdict["output"].strip() else []
+    if result.verdict == Word.PASSED:
+        return result.rule
+    lines = [result.verdict if result.whole else f"{result.verdict}: {result.rule}", *result.facts]
+    lines += [f"{line.file}:{line.line}: {line.text}" for line in result.lines[-1:]]
+    lines += [f"likely: {result.mistake}"] if result.mistake else []
+    lines += [f"printed: {result.output[-500:].strip()}"] if result.output.strip() else []
     return "\n".join(lines)
 
 
 # -- JUnit -----------------------------------------------------------------------------------------
 
-def junit(cells: list[dict]) -> str:
+def junit(book: Gradebook) -> str:
     """All verdicts as JUnit's XML, for the instructor: a suite for each cell, a case for each check."""
     top = xml.Element("testsuites")
-    for cell in cells:
-        suite = xml.SubElement(top, "testsuite", name=_legal(f"{cell['student']} {cell['chapter']}"),
-                               time=f"{cell['seconds']:.3f}")
-        if cell["state"] == "missing":
-            _case(suite, cell, "the whole file", {"points": 0, "of_points": cell["of_points"], "verdict": "missing"},
-                  "failure", cell["note"] or "nothing was handed in")
-        first = next((number for number, verdict in enumerate(cell["verdicts"]) if verdict["whole"]), None)
-        for number, verdict in enumerate(cell["verdicts"]):
-            said = "\n".join([verdict["verdict"], *verdict["facts"]])
-            what = {"points": verdict["points"], "of_points": verdict["of_points"], "verdict": verdict["verdict"],
-                    "mistake": verdict["mistake"], "hidden": str(verdict["hidden"]).lower()}
-            passed, counted = verdict["verdict"] == "passed", not verdict["whole"] or number == first
-            _case(suite, cell, verdict["check"], what, "" if passed else "failure" if counted else "skipped", said,
-                  verdict["output"], verdict["seconds"])
-        cases = suite.findall("testcase")
-        suite.set("tests", str(len(cases)))
-        for kind in ("failure", "skipped"):
-            suite.set(kind + "s" * (kind == "failure"), str(sum(case.find(kind) is not None for case in cases)))
+    for cell in book.cells:
+        name, cases = f"{cell.student} {cell.chapter.stem}", list(_cases(book, cell))
+        suite = xml.SubElement(top, "testsuite", name=_legal(name), time=f"{cell.seconds:.3f}", tests=str(len(cases)),
+                               failures=str(sum(case.ended == "failure" for case in cases)),
+                               skipped=str(sum(case.ended == "skipped" for case in cases)))
+        for case in cases:
+            case.write(suite, f"{cell.student}.{cell.chapter.stem}")
     xml.indent(top)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(top, "unicode") + "\n"
 
 
-def _case(suite, cell: dict, name: str, properties: dict, ended: str, said: str, output: str = "",
-          seconds: float = 0.0) -> None:
-    case = xml.SubElement(suite, "testcase", name=_legal(name), time=f"{seconds:.3f}",
-                          classname=_legal(f"{cell['student']}.{cell['chapter']}"))
-    kept = xml.SubElement(case, "properties")
-    for key, value in properties.items():
-        xml.SubElement(kept, "property", name=key, value=_legal(str(value)))
-    if ended:
-        xml.SubElement(case, ended, message=_legal(said.partition("\n")[0])).text = _legal(said)
-    if output.strip():
-        xml.SubElement(case, "system-out").text = _legal(output)
+@dataclass
+class _Case:
+    """A case of JUnit's."""
+
+    name: str
+    properties: dict
+    ended: str              # "failure" or "skipped"; "" where it passed
+    said: str
+    output: str = ""
+    seconds: float = 0.0
+
+    def write(self, suite: xml.Element, of: str) -> None:
+        case = xml.SubElement(suite, "testcase", name=_legal(self.name), time=f"{self.seconds:.3f}",
+                              classname=_legal(of))
+        properties = xml.SubElement(case, "properties")
+        for key, value in self.properties.items():
+            xml.SubElement(properties, "property", name=key, value=_legal(str(value)))
+        if self.ended:
+            xml.SubElement(case, self.ended, message=_legal(self.said.partition("\n")[0])).text = _legal(self.said)
+        if self.output.strip():
+            xml.SubElement(case, "system-out").text = _legal(self.output)
+
+
+def _cases(book: Gradebook, cell: Cell) -> Iterator[_Case]:
+    if cell.missing:
+        yield _Case("the whole file", {**vars(book.cell(cell)), "verdict": Word.MISSING}, "failure",
+                    cell.note or "nothing was handed in")
+    for result in cell.verdicts:
+        passed, counted = result.verdict == Word.PASSED, not result.whole or result is cell.whole
+        properties = {**vars(book.result(cell.chapter, result)), "verdict": result.verdict, "mistake": result.mistake,
+                      "hidden": str(result.hidden).lower()}
+        yield _Case(result.check, properties, "" if passed else "failure" if counted else "skipped",
+                    "\n".join([result.verdict, *result.facts]), result.output, result.seconds)
 
 
 def _legal(text: str) -> str:

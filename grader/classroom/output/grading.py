@@ -5,11 +5,13 @@ import csv
 import math
 import operator
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.course import chapters
 from grader.course.chapters import ROOT
+from grader.front.results import Asked
 
 DEFAULT = ROOT / "grading.toml"
 
@@ -27,12 +29,12 @@ class Grading:
     formula: str = ""
     days: dict[str, float] = field(default_factory=dict)        # by a student's name
 
-    def factors(self, chapter: str, checks: list[dict]) -> dict[bool, float]:
+    def factors(self, chapter: str, checks: Sequence[Asked]) -> dict[bool, float]:
         """What one point of a visible and of a hidden check counts: {False: ..., True: ...}.
 
-        checks: dicts with "hidden" and "of_points", all of the chapter that are asked.
+        checks: all of the chapter that are asked.
         """
-        own = {kind: sum(c["of_points"] for c in checks if c["hidden"] == kind) for kind in (False, True)}
+        own = {kind: sum(check.of_points for check in checks if check.hidden == kind) for kind in (False, True)}
         total = sum(own.values())
         if not total:
             return {False: 0.0, True: 0.0}

@@ -8,15 +8,20 @@ Of a hidden check a student sees the verdict and the rule, and nothing that was 
 import hashlib
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup, escape
 
+from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.similar import SHARE, shared_lines, similar, too_long
+from grader.classroom.run.cells import Cell
 from grader.course.chapters import Chapter
 from grader.front import report
-from grader.front.results import write_whole
+from grader.front.results import Line, Result, write_whole
 from grader.judge.verdict import Word
 
 MOST = 2_000                # characters of one text
@@ -26,25 +31,23 @@ PAIRS = 30                  # pairs of submissions whose code is shown
 SHOWN = 60                  # lines of each file of a pair
 
 
-def write(out: Path, cells: list[dict], manifest: dict) -> None:
-    """Write feedback/NAME.html for each student of these cells, and class.html, into a run's folder."""
-    students = defaultdict(list)
-    for cell in sorted(cells, key=lambda cell: (cell["student"].casefold(), cell["student"], cell["chapter"])):
-        students[cell["student"]].append({**cell, "chapter": Chapter(cell["chapter"])})
+def write(out: Path, book: Gradebook, manifest: dict) -> None:
+    """Write feedback/NAME.html for each student, and class.html, into a run's folder."""
+    students = {name: sorted(book.students[name], key=lambda cell: cell.chapter)
+                for name in sorted(book.students, key=lambda name: (name.casefold(), name))}
     pages, pen = file_names(students), _pen()
     (out / "feedback").mkdir(parents=True, exist_ok=True)
     feedback = pen.get_template("feedback.html")
     for name, own in students.items():
         write_whole(out / "feedback" / pages[name], feedback.render(
-            student=name, chapters=[_chapter(cell) for cell in own], **_sum(own)))
-    chapters = sorted({cell["chapter"] for own in students.values() for cell in own})
+            student=name, chapters=[_chapter(cell, book) for cell in own], score=book.sum(own)))
     write_whole(out / "class.html", pen.get_template("class.html").render(
-        manifest=manifest, pages=pages, stems=chapters, total=_sum(sum(students.values(), [])),
-        rows=[{"student": name, **_sum(own), "cells": {cell["chapter"]: cell for cell in own}}
-              for name, own in students.items()],
-        chapters=[_class_chapter(chapter, students) for chapter in chapters],
+        manifest=manifest, pages=pages, stems=book.chapters, total=book.sum(book.cells),
+        rows=[{"student": name, "score": book.sum(own), "cells": {cell.chapter: cell for cell in own},
+               "scores": {cell.chapter: book.cell(cell) for cell in own}} for name, own in students.items()],
+        chapters=[_class_chapter(chapter, students, book) for chapter in book.chapters],
         letters={word: word.letter for word in Word},
-        mistakes=_mistakes(students), look=_look(students), alike=_alike(out, students, chapters), share=SHARE))
+        mistakes=_mistakes(students), look=_look(students), alike=_alike(out, students, book.chapters), share=SHARE))
 
 
 def file_names(students) -> dict[str, str]:
@@ -61,7 +64,7 @@ def file_names(students) -> dict[str, str]:
 def _pen() -> jinja2.Environment:
     pen = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True,
                              undefined=jinja2.StrictUndefined, finalize=_shown, trim_blocks=True, lstrip_blocks=True)
-    pen.filters.update(prose=_prose, percent=_percent, heat=_heat, title=report.title, tail=_tail,
+    pen.filters.update(prose=_prose, heat=_heat, title=report.title, tail=_tail,
                        points=lambda points: f"{round(points, 2):g}")
     return pen
 
@@ -84,81 +87,95 @@ def _tail(output: str) -> str:
     return _shown("\n".join(line[:200] for line in output.strip()[-MOST:].split("\n")[-PRINTED:]))
 
 
-def _percent(cell: dict) -> int:
-    """Points out of a hundred, rounded down, so that only all of them are 100."""
-    return int(100 * cell["points"] / cell["of_points"] + 1e-9) if cell["of_points"] else 0
-
-
 def _heat(percent: int) -> int:
     """The colour of a cell, from 0 (hot: nothing) to 5 (calm: everything)."""
     return 5 if percent >= 100 else percent // 20
 
 
-def _sum(cells: list[dict]) -> dict:
-    return {key: sum(cell[key] for cell in cells) for key in ("points", "of_points")}
-
-
 # -- a student's page ----------------------------------------------------------------------------
 
-def _chapter(cell: dict) -> dict:
+@dataclass
+class Card:
+    """A failure of a visible check, in all precisions in which it is the same, and what likely has its cause."""
+
+    result: Result
+    lines: list[Line]
+    kinds: list[str] = field(default_factory=list)
+    alike: list["Card"] = field(default_factory=list)
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        return self.result.facts[:FACTS]
+
+    @property
+    def cause(self) -> tuple:
+        """What it has in common with others of its cause: the mistake, or the same exception on the same line."""
+        result = self.result
+        if result.mistake:
+            return (result.mistake,)
+        if self.lines and result.facts:
+            return result.facts[0].partition(":")[0], *self.lines
+        return result.function, result.verdict
+
+
+class Rule(NamedTuple):
+    """What verdicts are about, once, and how many say it."""
+
+    rule: str
+    verdict: Word
+    hidden: bool
+    times: int
+
+
+def _chapter(cell: Cell, book: Gradebook) -> dict:
     """One chapter of a student's page."""
-    verdicts = cell["verdicts"]
-    open_, hidden = ([v for v in verdicts if v["hidden"] == kind] for kind in (False, True))
-    whole = [v for v in (*open_, *hidden) if v["whole"]][:1]
-    cards = _cards([v for v in open_ if not v["whole"] and not Word(v["verdict"]).fine], cell["chapter"])
-    return {**cell, "words": _words(cell), "whole": _cards(whole, cell["chapter"]), "cards": cards,
-            "hidden": _rules(v for v in hidden if not v["whole"] and not Word(v["verdict"]).fine),
-            "todo": _rules(v for v in verdicts if v["verdict"] in ("todo", "waiting")),
-            "passed": _rules(v for v in verdicts if v["verdict"] == "passed")}
+    parts = [result for result in cell.verdicts if not result.whole]
+    bad = [result for result in parts if not result.verdict.fine]
+    open_ = [result for result in cell.verdicts if result.whole and not result.hidden]
+    whole = (open_ or [result for result in cell.verdicts if result.whole])[:1]
+    return {"cell": cell, "chapter": cell.chapter, "score": book.cell(cell), "words": _words(cell),
+            "whole": _cards(whole, cell.chapter),
+            "cards": _cards([result for result in bad if not result.hidden], cell.chapter),
+            "hidden": _rules(result for result in bad if result.hidden),
+            "todo": _rules(result for result in cell.verdicts if result.verdict in (Word.TODO, Word.WAITING)),
+            "passed": _rules(result for result in cell.verdicts if result.verdict == Word.PASSED)}
 
 
-def _cards(verdicts: list[dict], chapter: Chapter) -> list[dict]:
+def _cards(results: list[Result], chapter: Chapter) -> list[Card]:
     """Failures of visible checks, each thing once: what has the same cause stands below the first of its kind."""
-    checks: dict[tuple, dict] = {}
-    for verdict in verdicts:
-        name, _, kind = verdict["check"].rstrip("]").partition("[")
-        check = checks.setdefault((name, verdict["verdict"], verdict["mistake"]), {
-            **verdict, "function": name, "kinds": [], "alike": [], "facts": verdict["facts"][:FACTS],
-            "lines": _telling(verdict["lines"], chapter)})
-        check["kinds"] += [kind] if kind else []
-    cards: dict[tuple | str, dict] = {}
-    for key, check in checks.items():
-        cause = key
-        if check["mistake"]:
-            cause = check["mistake"]
-        elif check["lines"] and check["facts"]:     # the same exception on the same line
-            cause = check["facts"][0].partition(":")[0], str(check["lines"])
-        first = cards.setdefault(cause, check)
-        if first is not check:
-            first["alike"].append(check)
+    checks: dict[tuple, Card] = {}
+    for result in results:
+        card = checks.setdefault((result.function, result.verdict, result.mistake),
+                                 Card(result, _telling(result.lines, chapter)))
+        card.kinds += [result.dtype] if result.dtype else []
+    cards: dict[tuple, Card] = {}
+    for card in checks.values():
+        first = cards.setdefault(card.cause, card)
+        if first is not card:
+            first.alike.append(card)
     return list(cards.values())
 
 
-def _telling(lines: list[dict], chapter: Chapter) -> list[dict]:
+def _telling(lines: Sequence[Line], chapter: Chapter) -> list[Line]:
     """The last line in the graded file, and the deepest one where that is another of the student's."""
-    own = [line for line in lines if line["file"] == f"{chapter.stem}.py"][-1:]
+    own = [line for line in lines if line.file == f"{chapter.stem}.py"][-1:]
     return own + [line for line in lines[-1:] if line not in own]
 
 
-def _rules(verdicts) -> list[dict]:
+def _rules(results: Iterable[Result]) -> list[Rule]:
     """What these verdicts are about, each rule once."""
-    counts = Counter((v["rule"], v["verdict"], v["hidden"]) for v in verdicts)
-    return [{"rule": rule, "verdict": word, "hidden": hidden, "times": times}
-            for (rule, word, hidden), times in counts.items()]
+    counts = Counter((result.rule, result.verdict, result.hidden) for result in results)
+    return [Rule(*about, times) for about, times in counts.items()]
 
 
-def _function(verdict: dict) -> str:
-    return verdict["check"].partition("[")[0]
-
-
-def _words(cell: dict) -> str:
+def _words(cell: Cell) -> str:
     """A cell in words: "all passed", or how many checks got which verdict."""
-    if cell["state"] == "missing":
+    if cell.missing:
         return "not handed in"
-    whole = {v["hidden"] for v in cell["verdicts"] if v["whole"]}
+    whole = {result.hidden for result in cell.verdicts if result.whole}
     if False in whole:
         return "the file could not be checked"
-    count = Counter(v["verdict"] for v in cell["verdicts"] if not v["whole"])
+    count = Counter(result.verdict for result in cell.verdicts if not result.whole)
     if whole:
         return f"{count['passed']} of {count.total()} visible checks passed; the hidden ones could not be asked"
     if count.keys() == {"passed"}:
@@ -169,58 +186,72 @@ def _words(cell: dict) -> str:
 
 # -- the class ------------------------------------------------------------------------------------
 
-def _class_chapter(chapter: Chapter, students: dict[str, list[dict]]) -> dict:
+@dataclass
+class Question:
+    """A check over the class, in all its precisions: who got what."""
+
+    number: int
+    asked: Result
+    got: dict[str, Word] = field(default_factory=dict)      # by student; the first precision that failed speaks
+
+    @property
+    def count(self) -> Counter:
+        return Counter(self.got.values())
+
+    @property
+    def not_passed(self) -> int:
+        return len(self.got) - self.count[Word.PASSED]
+
+    @property
+    def rate(self) -> int:
+        """Per cent that did not pass."""
+        return round(100 * self.not_passed / len(self.got))
+
+
+def _class_chapter(chapter: Chapter, students: dict[str, list[Cell]], book: Gradebook) -> dict:
     """A chapter's checks over the class: who got what, and the share of those asked that did not pass.
 
     A file that no check could be asked of is a failure of its own, and not one of each check.
     """
-    graded = {name: cell for name, own in students.items() for cell in own
-              if cell["chapter"] == chapter and cell["state"] == "graded"}
-    every = sum(own_cell["chapter"] == chapter for own in students.values() for own_cell in own)
+    every = {name: cell for name, own in students.items() for cell in own if cell.chapter == chapter}
+    graded = {name: cell for name, cell in every.items() if not cell.missing}
     asked = {name: cell for name, cell in graded.items()
-             if not any(v["whole"] and not v["hidden"] for v in cell["verdicts"])}
-    said: dict[tuple, dict] = {}
+             if not any(result.whole and not result.hidden for result in cell.verdicts)}
+    checks: dict[tuple, Question] = {}
     for name, cell in asked.items():
-        for verdict in (v for v in cell["verdicts"] if not v["whole"]):
-            check = said.setdefault((verdict["hidden"], _function(verdict)), {**verdict, "got": {}})
-            # Of several precisions the first that failed speaks for the check.
-            if check["got"].get(name, "passed") == "passed":
-                check["got"][name] = verdict["verdict"]
-    checks = []
-    for number, ((_, function), check) in enumerate(said.items(), 1):
-        count = Counter(check["got"].values())
-        not_passed = len(check["got"]) - count["passed"]
-        checks.append({**check, "number": number, "function": function, "count": count,
-                       "rate": round(100 * not_passed / len(check["got"])), "not_passed": not_passed})
-    return {"chapter": chapter, "graded": list(graded), "asked": asked.keys(), "missing": every - len(graded),
-            "checks": checks, **_sum(list(graded.values()))}
+        for result in (result for result in cell.verdicts if not result.whole):
+            check = checks.setdefault((result.hidden, result.function), Question(len(checks) + 1, result))
+            if check.got.get(name, Word.PASSED) == Word.PASSED:
+                check.got[name] = result.verdict
+    return {"chapter": chapter, "graded": list(graded), "asked": asked.keys(), "missing": len(every) - len(graded),
+            "checks": list(checks.values()), "score": book.sum(graded.values())}
 
 
-def _mistakes(students: dict[str, list[dict]]) -> list[dict]:
+def _mistakes(students: dict[str, list[Cell]]) -> list[dict]:
     """The named mistakes: who made each, in which chapter; the most frequent first."""
     made: dict[tuple[Chapter, str], dict[str, None]] = defaultdict(dict)
     for name, own in students.items():
         for cell in own:
-            for verdict in cell["verdicts"]:
-                if verdict["mistake"]:
-                    made[cell["chapter"], verdict["mistake"]][name] = None
+            for result in cell.verdicts:
+                if result.mistake:
+                    made[cell.chapter, result.mistake][name] = None
     return [{"chapter": chapter, "mistake": words, "students": list(names)}
             for (chapter, words), names in sorted(made.items(), key=lambda item: (-len(item[1]), item[0]))]
 
 
-def _look(students: dict[str, list[dict]]) -> list[dict]:
+def _look(students: dict[str, list[Cell]]) -> list[dict]:
     """Cells that a person should look at: files with another name, or that no check could be asked of."""
     found = []
     for name, own in students.items():
         for cell in own:
-            whole = next((v for v in cell["verdicts"] if v["whole"]), None)
-            if whole or cell["note"]:
-                found.append({"student": name, "chapter": cell["chapter"], "word": whole["verdict"] if whole else
-                              cell["state"], "why": cell["note"] or " ".join(whole["facts"] if whole else [])})
+            if cell.whole or cell.note:
+                found.append({"student": name, "chapter": cell.chapter,
+                              "word": cell.whole.verdict if cell.whole else cell.state,
+                              "why": cell.note or " ".join(cell.whole.facts)})
     return found
 
 
-def _alike(out: Path, students: dict[str, list[dict]], chapters: list[Chapter]) -> dict:
+def _alike(out: Path, students: dict[str, list[Cell]], chapters: list[Chapter]) -> dict:
     """Pairs whose files look alike, all their chapters together; the code of the first PAIRS. Files not compared."""
     pairs: dict[tuple[str, str], list[dict]] = defaultdict(list)
     left_out = []

@@ -1,17 +1,66 @@
 """A cell: one submission × one chapter, a JSON file of its own in a run's folder."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from grader.classroom.intake.collect import Handed
-from grader.classroom.output.grading import Grading
 from grader.course import chapters
 from grader.course.chapters import Chapter
 from grader.front import provenance, results
+from grader.front.results import Asked, Result
 from grader.judge.engine import Grader
+from grader.judge.verdict import Word
 from grader.sandbox.setting import Setting, test_files
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came of one chapter of one student, and all that this depends on. Its points are a gradebook's."""
+
+    student: str
+    chapter: Chapter
+    state: str                      # "graded" or "missing"
+    note: str                       # what was there instead of the file, or why it could not be asked
+    hashes: dict[str, str]
+    seed: int
+    device: str
+    timeout: float
+    walls: bool
+    seconds: float = 0.0
+    verdicts: tuple[Result, ...] = ()
+
+    @classmethod
+    def blank(cls, student: Handed, chapter: Chapter, setting: Setting) -> "Cell":
+        """A cell as far as it is known before anything is asked."""
+        note = student.missing(chapter)
+        return cls(student.name, chapter, "graded" if note is None else "missing", note or "",
+                   hashes(chapter, student.folder, setting), setting.seed, setting.device, setting.timeout,
+                   setting.walls)
+
+    @property
+    def missing(self) -> bool:
+        return self.state == "missing"
+
+    @property
+    def whole(self) -> Result | None:
+        """The first verdict that speaks of the file as a whole, where there is one."""
+        return next((verdict for verdict in self.verdicts if verdict.whole), None)
+
+    def same(self, other: "Cell") -> bool:
+        """Whether both were asked the same of the same."""
+        return all(getattr(self, name) == getattr(other, name)
+                   for name in ("hashes", "seed", "device", "timeout", "walls", "state", "note"))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run asks, by a chapter's stem, and behind which walls: the layers of the jail, and whether each holds."""
+
+    checks: dict[str, tuple[Asked, ...]]
+    layers: dict[str, bool]
 
 
 def files(chapter: Chapter, setting: Setting) -> dict[Path, bool]:
@@ -48,13 +97,13 @@ def _grader() -> str:
     return f"{engine} torch {made['torch']} python {made['python']}"
 
 
-def answer(grader: Grader, chapter: str, folder: str) -> list[dict]:
-    """Ask all checks of a chapter, hidden ones too, of the files in a folder: its verdicts."""
-    return [results.of_verdict(verdict) for verdict in grader.grade(Chapter(chapter), Path(folder), hidden=True)]
+def answer(grader: Grader, chapter: str, folder: str) -> list[Result]:
+    """Ask all checks of a chapter, hidden ones too, of the files in a folder."""
+    return [Result.of(verdict) for verdict in grader.grade(Chapter(chapter), Path(folder), hidden=True)]
 
 
-def plan(grader: Grader, stems: list[str]) -> dict[str, dict]:
-    """What a run asks, and behind which walls: {"checks": by chapter, "layers": of the jail}.
+def plan(grader: Grader, stems: list[str]) -> Plan:
+    """Have the reference answer all checks of these chapters, and try the walls.
 
     Raises CourseError where the reference cannot answer a check, or a package that one needs is not installed.
     """
@@ -62,55 +111,30 @@ def plan(grader: Grader, stems: list[str]) -> dict[str, dict]:
     for stem in stems:
         checks = grader.all_checks(Chapter(stem), hidden=True)
         grader.key.prepare(checks)
-        found[stem] = [results.of_check(check) for check in checks]
-    return {"checks": found, "layers": grader.layers}
+        found[stem] = tuple(map(Asked.of, checks))
+    return Plan(found, grader.layers)
 
 
-def blank(student: Handed, chapter: Chapter, setting: Setting) -> dict:
-    """A cell as far as it is known before anything is asked."""
-    note = student.missing(chapter)
-    return {"student": student.name, "chapter": chapter.stem, "state": "graded" if note is None else "missing",
-            "note": note or "", "hashes": hashes(chapter, student.folder, setting), "seed": setting.seed,
-            "device": setting.device, "timeout": setting.timeout, "walls": setting.walls, "seconds": 0.0,
-            "points": 0.0, "of_points": 0.0, "verdicts": []}
-
-
-def crashed(checks: list[dict], why: str) -> list[dict]:
+def crashed(checks: Sequence[Asked], why: str) -> tuple[Result, ...]:
     """Verdicts where none could be had."""
-    return [{**check, "verdict": "crashed", "points": 0.0, "mistake": "", "lines": [], "whole": True, "output": "",
-             "facts": [why], "seconds": 0.0} for check in checks]
+    return tuple(Result(**vars(check), verdict=Word.CRASHED, facts=(why,), whole=True) for check in checks)
 
 
-def count(cell: dict, checks: list[dict], grading: Grading) -> dict:
-    """The cell with its points, as grading.toml has them."""
-    factors = grading.factors(cell["chapter"], checks)
-
-    def total(of: Iterable[dict], what: str) -> float:
-        return round(sum(one[what] * factors[one["hidden"]] for one in of), 4)
-    return {**cell, "points": total(cell["verdicts"], "points"), "of_points": total(checks, "of_points")}
-
-
-def same(cell: dict, other: dict) -> bool:
-    """Whether two cells were asked the same of the same."""
-    return all(cell.get(key) == other.get(key)
-               for key in ("hashes", "seed", "device", "timeout", "walls", "state", "note"))
-
-
-def path(out: Path, student: str, chapter: str) -> Path:
+def path(out: Path, student: str, chapter: Chapter) -> Path:
     """Where a cell lies."""
-    return out / "cells" / student / f"{chapter}.json"
+    return out / "cells" / student / f"{chapter.stem}.json"
 
 
-def write(out: Path, cell: dict) -> None:
+def write(out: Path, cell: Cell) -> None:
     """Write a cell, whole or not at all."""
-    file = path(out, cell["student"], cell["chapter"])
+    file = path(out, cell.student, cell.chapter)
     file.parent.mkdir(parents=True, exist_ok=True)
-    results.write_whole(file, json.dumps(cell, indent=1) + "\n")
+    results.write_whole(file, json.dumps(results.to_json(cell), indent=1) + "\n")
 
 
-def read(out: Path, student: str, chapter: str) -> dict | None:
+def read(out: Path, student: str, chapter: Chapter) -> Cell | None:
     """A cell of a run, or None where there is none that can be read."""
     try:
-        return json.loads(path(out, student, chapter).read_text("utf-8"))
+        return results.from_json(Cell, json.loads(path(out, student, chapter).read_text("utf-8")))
     except (OSError, ValueError):
         return None

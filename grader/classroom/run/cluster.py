@@ -15,15 +15,17 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, as_completed, get_worker
 
 from grader.classroom.run import cells
-from grader.classroom.run.jobs import PATIENCE, Job
+from grader.classroom.run.cells import Cell, Plan
+from grader.classroom.run.jobs import Job
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
+from grader.front.results import Asked
 from grader.sandbox.setting import Setting
 
 JOINING = 30.0      # seconds that the first worker is waited for
@@ -52,19 +54,19 @@ class Cluster:
         with contextlib.suppress(Exception):    # it may be gone
             self._end.close()
 
-    def plan(self, stems: list[str]) -> dict[str, dict]:
+    def plan(self, stems: list[str]) -> Plan:
         """See cells.plan; a layer of the jail holds where it holds on every machine."""
         nowhere = Path(self._setting.hidden_from, "nothing handed in")
-        hashes = {stem: cells.hashes(Chapter(stem), nowhere, self._setting) for stem in stems}
+        hashes = {chapter: cells.hashes(chapter, nowhere, self._setting) for chapter in map(Chapter, stems)}
         with _said("the cluster"):
             asked = [self._client.submit(_plan, hashes, stems if number == 0 else [], workers=[worker], pure=False,
                                          allow_other_workers=True)
                      for number, worker in enumerate(self._client.nthreads())]
             said = self._client.gather(asked)
-        layers = {layer: all(one["layers"].get(layer) for one in said) for one in said for layer in one["layers"]}
-        return {"checks": said[0]["checks"], "layers": layers}
+        layers = {layer: all(one.layers.get(layer) for one in said) for one in said for layer in one.layers}
+        return Plan(said[0].checks, layers)
 
-    def run(self, todo: list[dict], folders: dict[str, Path], checks: dict[str, list[dict]]) -> Iterator[dict]:
+    def run(self, todo: list[Cell], folders: dict[str, Path], checks: dict[str, Sequence[Asked]]) -> Iterator[Cell]:
         """Ask these blank cells; each is yielded as it ends, with its verdicts.
 
         A cell that is lost with its worker again and again is "crashed". A CourseError ends the run,
@@ -75,8 +77,8 @@ class Cluster:
         def fill() -> None:
             room = AHEAD * max(1, sum(self._client.nthreads().values())) - under_way.count()
             for cell in itertools.islice(waiting, max(0, room)):
-                files = {path.name: path.read_bytes() for path in folders[cell["student"]].glob("*.py")}
-                future = self._client.submit(_answer, cell, files, checks[cell["chapter"]], pure=False)
+                files = {path.name: path.read_bytes() for path in folders[cell.student].glob("*.py")}
+                future = self._client.submit(_answer, cell, files, checks[cell.chapter.stem], pure=False)
                 of[future.key] = cell
                 under_way.add(future)
         with _said("the cluster"):
@@ -87,7 +89,8 @@ class Cluster:
                     done = future.result()
                 except KilledWorker as error:
                     why = "the machines that asked this file were lost, one after the other"
-                    done = {**cell, "verdicts": cells.crashed(checks[cell["chapter"]], why), "note": str(error)}
+                    done = dataclasses.replace(
+                        cell, verdicts=cells.crashed(checks[cell.chapter.stem], why), note=str(error))
                 fill()
                 yield done
 
@@ -160,35 +163,35 @@ class Machine(WorkerPlugin):
         finally:
             self._idle.append(job)
 
-    def same(self, chapter: str, folder: Path, hashes: dict[str, str]) -> None:
+    def same(self, chapter: Chapter, folder: Path, hashes: dict[str, str]) -> None:
         """Raise a CourseError where this machine has other checks, another reference or another grader."""
-        here = cells.hashes(Chapter(chapter), folder, self.setting)
+        here = cells.hashes(chapter, folder, self.setting)
         if other := [name for name in hashes if here[name] != hashes[name]]:
             raise CourseError(f"the worker {self._address} does not have this course's {' and '.join(other)} "
-                              f"of {chapter}: each machine needs the course at the same commit")
+                              f"of {chapter.stem}: each machine needs the course at the same commit")
 
-    def called(self, checks: list[dict]) -> list[dict]:
+    def called(self, checks: Sequence[Asked]) -> tuple:
         """Checks or verdicts, with their files called as they are where the run was begun."""
-        return [{**check, "file": self._copied.get(check["file"], check["file"])} for check in checks]
+        return tuple(dataclasses.replace(check, file=self._copied.get(check.file, check.file)) for check in checks)
 
-    def cell(self, cell: dict, files: dict[str, bytes], checks: list[dict]) -> dict:
+    def cell(self, cell: Cell, files: dict[str, bytes], checks: Sequence[Asked]) -> Cell:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder, self.job() as job:
             handed = _write(Path(folder, "handed in"), files)
-            self.same(cell["chapter"], handed, cell["hashes"])
+            self.same(cell.chapter, handed, cell.hashes)
             done = job.cell(cell, handed, checks, self._stop)
-        return {**done, "verdicts": self.called(done["verdicts"])}
+        return dataclasses.replace(done, verdicts=self.called(done.verdicts))
 
 
-def _plan(hashes: dict[str, dict], stems: list[str]) -> dict:
+def _plan(hashes: dict[Chapter, dict], stems: list[str]) -> Plan:
     machine = get_worker().plugins[Machine.name]
     for chapter, wanted in hashes.items():
         machine.same(chapter, machine.folder / "nothing handed in", wanted)
     with machine.job() as job:
-        said = job.ask("plan", PATIENCE, stems=stems)
-    return {**said, "checks": {stem: machine.called(checks) for stem, checks in said["checks"].items()}}
+        plan = job.plan(stems)
+    return Plan({stem: machine.called(checks) for stem, checks in plan.checks.items()}, plan.layers)
 
 
-def _answer(cell: dict, files: dict[str, bytes], checks: list[dict]) -> dict:
+def _answer(cell: Cell, files: dict[str, bytes], checks: Sequence[Asked]) -> Cell:
     return get_worker().plugins[Machine.name].cell(cell, files, checks)
 
 

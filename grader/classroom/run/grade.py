@@ -13,15 +13,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from grader.classroom.intake import collect
 from grader.classroom.output import canvas, exports, grading, pages
+from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.run import cells
+from grader.classroom.run.cells import Cell
 from grader.classroom.run.jobs import Jobs
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
 from grader.front import provenance, report, results
+from grader.front.results import Asked
 from grader.sandbox import jail
 from grader.sandbox.setting import TIMEOUT, Setting
 
 SCRATCH = "scratch"         # in OUT, while a run lasts
+# The options that a run keeps, as they are where nothing is said.
+WITHOUT = {"submissions": None, "chapters": [], "hidden_from": "", "timeout": TIMEOUT, "device": "cpu", "walls": True,
+           "shard": "", "grading": "", "canvas": ""}
 
 
 def run(options) -> int:
@@ -50,7 +56,7 @@ def run(options) -> int:
         settled["class"] = sorted(collect.sources_of(submissions)[0])
     students, refused = collect.collect(submissions, out / "submissions", shard)
     this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
-    this.checks = before.get("checks", {})
+    this.checks = checks_of(before)
     this.ask(options)
     return this.finish()
 
@@ -76,20 +82,30 @@ def manifest(path: Path) -> dict:
 
 def _settle(options, before: dict) -> dict:
     """The options that a run keeps: as given now, else as it was begun, else as they are without."""
-    hidden_from = options.hidden_from.resolve() if options.hidden_from else None
-    if hidden_from and not hidden_from.is_dir():
-        raise ValueError(f"--hidden-from {options.hidden_from} is no folder")
-    given = {"submissions": str(options.submissions.resolve()) if options.submissions else None,
-             "chapters": [chapter.stem for chapter in chapters.several(*options.chapters)] if options.chapters else [],
-             "hidden_from": hidden_from and str(hidden_from), "timeout": options.timeout, "device": options.device,
-             "walls": False if options.no_jail else None, "shard": options.shard, "grading": None,
-             "canvas": None}
-    plain = {"submissions": None, "chapters": [chapter.stem for chapter in chapters.chapters()], "hidden_from": "",
-             "timeout": TIMEOUT, "device": "cpu", "walls": True, "shard": "", "grading": "", "canvas": ""}
-    settled = {name: before.get(name, plain[name]) if given[name] in (None, []) else given[name] for name in plain}
-    if given["chapters"]:       # a run that goes on keeps those that it has
-        settled["chapters"] = sorted({*given["chapters"], *before.get("chapters", ())})
-    return {**settled, "walls": given["walls"] is None and before.get("walls", True)}
+    given = {"submissions": options.submissions and str(options.submissions.resolve()),
+             "hidden_from": options.hidden_from and str(options.hidden_from.resolve()),
+             "timeout": options.timeout, "device": options.device, "shard": options.shard,
+             "walls": False if options.no_jail else None}
+    if options.chapters:        # a run that goes on keeps those that it has
+        stems = {chapter.stem for chapter in chapters.several(*options.chapters)}
+        given["chapters"] = sorted(stems.union(before.get("chapters", ())))
+    begun = {name: before[name] for name in WITHOUT if name in before}
+    without = {**WITHOUT, "chapters": [chapter.stem for chapter in chapters.chapters()]}
+    settled = {**without, **begun, **{name: value for name, value in given.items() if value is not None}}
+    if settled["hidden_from"] and not Path(settled["hidden_from"]).is_dir():
+        raise ValueError(f"--hidden-from {options.hidden_from or settled['hidden_from']} is no folder")
+    setting_of(settled)         # refuses what means nothing, before anything is written
+    return settled
+
+
+def setting_of(settled: dict, seed: int = 0) -> Setting:
+    """How a run with these options asks."""
+    return Setting(seed=seed, **{name: settled[name] for name in ("device", "timeout", "walls", "hidden_from")})
+
+
+def checks_of(before: dict) -> dict[str, tuple[Asked, ...]]:
+    """What a run has asked, by a chapter's stem."""
+    return results.from_json(dict[str, tuple[Asked, ...]], before.get("checks", {}))
 
 
 def rules_of(options, settled: dict) -> grading.Grading:
@@ -131,10 +147,9 @@ class Run:
 
     def __post_init__(self):
         self.chapters = [Chapter(stem) for stem in self.options["chapters"]]
-        self.setting = Setting(seed=self.seed, **{name: self.options[name] for name in (
-            "device", "timeout", "walls", "hidden_from")})
+        self.setting = setting_of(self.options, self.seed)
         self.begun, self.console = time.time(), Console(highlight=False)
-        self.checks: dict[str, list[dict]] = {}
+        self.checks: dict[str, tuple[Asked, ...]] = {}
         self.layers: dict[str, bool] = {}
 
     def say(self, words: str) -> None:
@@ -152,12 +167,12 @@ class Run:
         scratch.mkdir(parents=True)
         self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
         self._warn()
-        blank = [cells.blank(student, chapter, self.setting) for chapter in wanted for student in self.students]
+        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in self.students]
         self._write_manifest()
         try:
             with self._pool(options, scratch) as pool:
-                said = pool.plan([chapter.stem for chapter in wanted])
-                self.checks, self.layers = {**self.checks, **said["checks"]}, said["layers"]
+                plan = pool.plan([chapter.stem for chapter in wanted])
+                self.checks, self.layers = {**self.checks, **plan.checks}, plan.layers
                 self._write_manifest()
                 if holes := [layer for layer, holds in self.layers.items() if not holds]:
                     raise CourseError(f"the jail does not hold: {', '.join(holes)}. --no-jail goes on all the same, "
@@ -166,20 +181,19 @@ class Run:
                          "WITHOUT WALLS: what was handed in can read this disk and write to it.")
                 todo = []
                 for cell in blank:
-                    old = cells.read(self.out, cell["student"], cell["chapter"])
-                    if cell["state"] == "missing":      # again: what else was handed in is no longer here
-                        self.keep(old or cell if again else cell)
-                    elif old and not again and cells.same(cell, old):
-                        self.keep(old)
-                    else:
+                    old = cells.read(self.out, cell.student, cell.chapter)
+                    if cell.missing:
+                        if not (old and again):         # again: what else was handed in is no longer here
+                            cells.write(self.out, cell)
+                    elif again or not old or not cell.same(old):
                         todo.append(cell)
-                if reused := len(blank) - len(todo) - sum(cell["state"] == "missing" for cell in blank):
+                if reused := len(blank) - len(todo) - sum(cell.missing for cell in blank):
                     self.say(f"{reused} are as they were graded, {len(todo)} are to be asked.")
                 folders = {student.name: student.folder for student in self.students}
                 with self._bar(len(todo)) as step:
                     for cell in pool.run(todo, folders, self.checks):
-                        self.keep(cell)
-                        step(f"{cell['student'][:20]} {cell['chapter'][2:]}")
+                        cells.write(self.out, cell)
+                        step(f"{cell.student[:20]} {cell.chapter.stem[2:]}")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -192,10 +206,6 @@ class Run:
         except ModuleNotFoundError as error:
             raise CourseError(f"--cluster needs {error.name}: pip install -r requirements-cluster.txt") from None
         return Cluster(options.cluster, options.jobs, self.setting, scratch)
-
-    def keep(self, cell: dict) -> None:
-        """Write a cell, with its points."""
-        cells.write(self.out, cells.count(cell, self.checks[cell["chapter"]], self.grading))
 
     @contextlib.contextmanager
     def _bar(self, total: int):
@@ -224,7 +234,7 @@ class Run:
         content = {
             **provenance.made_with(), "seed": self.seed, "options": self.options, "layers": self.layers,
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.begun)), **more,
-            "checks": self.checks,
+            "rules": results.to_json(self.grading), "checks": results.to_json(self.checks),
             "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
             "refused": {collect.shown(name): why for name, why in self.refused.items()},
             "gone": self.gone(), "not_asked": cells.not_asked(self.setting)}
@@ -236,38 +246,37 @@ class Run:
         return sorted(folder.name for folder in (self.out / "cells").glob("*") if folder.name not in here and not any(
             folder.name + ending in self.refused for ending in ("", *collect.ENDINGS)))
 
-    def cells(self) -> list[dict]:
+    def cells(self) -> list[Cell]:
         """All cells of the run, by chapter and student."""
         return [cell for chapter in self.chapters for student in self.students
-                if (cell := cells.read(self.out, student.name, chapter.stem))]
+                if (cell := cells.read(self.out, student.name, chapter))]
+
+    def book(self) -> Gradebook:
+        return Gradebook(self.cells(), self.checks, self.grading)
 
     def finish(self) -> int:
-        """Count every cell's points anew, write what is handed back, and say how it went."""
-        for cell in self.cells():
-            if cells.count(cell, self.checks[cell["chapter"]], self.grading) != cell:
-                self.keep(cell)
-        found = self.cells()
+        """Write what is handed back, and say how it went."""
+        book = self.book()
         self._write_manifest(ended=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-                             hashes={cell["chapter"]: {name: value for name, value in cell["hashes"].items()
-                                                       if name != "submission"} for cell in found})
-        exports.write(self.out, found, self.grading)
+                             hashes={cell.chapter.stem: {name: value for name, value in cell.hashes.items()
+                                                         if name != "submission"} for cell in book.cells})
+        exports.write(self.out, book)
         if self.template:
-            for line in self.template.fill(self.out / "canvas.csv", found, self.grading):
+            for line in self.template.fill(self.out / "canvas.csv", book):
                 self.say(f"canvas: {line}")
         elif (old := self.out / "canvas.csv").exists():     # with the points of before
             old.replace(self.out / "canvas.csv.old")
             self.say(f"canvas: {self.options.get('canvas') or 'the gradebook'} is gone, so what was filled in before "
                      "is now canvas.csv.old; --canvas TEMPLATE fills in another")
-        pages.write(self.out, found, manifest(self.out / "manifest.json"))
+        pages.write(self.out, book, manifest(self.out / "manifest.json"))
         for chapter in self.chapters:
-            self.say(_row(chapter, [cell for cell in found if cell["chapter"] == chapter.stem]))
-        lost = [cell for cell in found if cell["state"] == "graded" and cell["note"]]
+            self.say(_row(chapter, book))
+        lost = [cell for cell in book.cells if cell.note and not cell.missing]
         for cell in lost:
-            self.say(f"could not be graded: {cell['student']} {cell['chapter']}: {cell['note'][-300:]}")
-        for student in sorted({cell["student"] for cell in found} - {
-                cell["student"] for cell in found if cell["state"] == "graded"}):
-            instead = dict.fromkeys(words for cell in found if cell["student"] == student
-                                    for words in cell["note"].split("; ") if words)
+            self.say(f"could not be graded: {cell.student} {cell.chapter.stem}: {cell.note[-300:]}")
+        for student in sorted(name for name, own in book.students.items() if all(cell.missing for cell in own)):
+            notes = [cell.note for cell in book.students[student] if cell.note]
+            instead = dict.fromkeys(words for note in notes for words in note.split("; "))
             self.say(f"missing: {student} handed in none of these chapters"
                      f"{': ' if instead else ''}{'; '.join(instead)}")
         if gone := self.gone():
@@ -280,10 +289,10 @@ class Run:
         return 1 if lost or self.refused or any(student.refused for student in self.students) else 0
 
 
-def _row(chapter: Chapter, found: list[dict]) -> str:
-    graded = [cell for cell in found if cell["state"] == "graded"]
-    mean = sum(cell["points"] for cell in graded) / max(1, len(graded))
-    worth = max((cell["of_points"] for cell in found), default=0.0)
+def _row(chapter: Chapter, book: Gradebook) -> str:
+    found = [cell for cell in book.cells if cell.chapter == chapter]
+    graded = [cell for cell in found if not cell.missing]
+    mean = book.sum(graded).points / max(1, len(graded))
     missing = len(found) - len(graded)
-    return f"{report.title(chapter):<28} {len(graded):>4} graded, mean {mean:.1f} of {worth:g} points" + (
+    return f"{report.title(chapter):<28} {len(graded):>4} graded, mean {mean:.1f} of {book.most(chapter):g} points" + (
         f", {missing} missing" if missing else "")

@@ -1,7 +1,7 @@
 """Processes that ask cells, each with one grader that is kept. One that dies is started anew.
 
-As a program (`python -m grader.classroom.run.jobs`) this is such a process: each line of its standard
-input is a request in JSON, each line of its standard output the reply.
+As a program (`python -m grader.classroom.run.jobs`) this is such a process, which serves `cells.answer`
+and `cells.plan`. It ends as soon as nobody is left who could ask.
 """
 
 import contextlib
@@ -10,17 +10,20 @@ import json
 import os
 import queue
 import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from grader.classroom.run import cells
+from grader.classroom.run.cells import Cell, Plan
 from grader.course.chapters import ROOT, Chapter, CourseError
+from grader.front.results import Asked, Result, from_json, to_json
 from grader.judge.engine import Grader
+from grader.sandbox.frames import FrameError, channel, read_frame, write_frame
+from grader.sandbox.launcher import fresh
+from grader.sandbox.process import Child, Ended, TimedOut
 from grader.sandbox.setting import Setting
 
 PATIENCE = 600.0            # seconds for a cell besides what its checks may take
@@ -35,72 +38,61 @@ class Job:
     """One process with one grader."""
 
     def __init__(self, setting: Setting, scratch: Path):
-        self._setting, self._scratch, self._process, self._last_words = setting, scratch, None, ""
+        self._setting, self._scratch = setting, scratch
+        self._child: Child | None = None
 
     def ask(self, do: str, limit: float, **arguments):
-        """What comes of a request; Died where nothing does within `limit` seconds."""
-        if self._process is None:
-            self._said = tempfile.TemporaryFile()
-            setting = json.dumps(dataclasses.asdict(self._setting))
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "grader.classroom.run.jobs", setting],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, text=True, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self._scratch)})
-        clock = threading.Timer(limit, self._process.kill)
-        clock.start()
+        """What comes of a request, as JSON has it; Died where nothing does within `limit` seconds."""
+        if self._child is None:
+            self._child = fresh("grader.classroom.run.jobs", json.dumps(dataclasses.asdict(self._setting)),
+                                environment={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self._scratch)},
+                                patience=FAREWELL)
+        self._child.output()        # what it said before is of no matter
         try:
-            self._process.stdin.write(json.dumps({"do": do, "with": arguments}) + "\n")
-            self._process.stdin.flush()
-            reply = json.loads(self._process.stdout.readline())
-        except (OSError, ValueError):
-            status = self.close()
-            raise Died(f"the process that asked it ended ({status}) {self._last_words}".strip()) from None
-        finally:
-            clock.cancel()
+            reply, body = self._child.ask(do, limit, **arguments)
+        except (Ended, TimedOut, FrameError) as error:
+            why = "took too long" if isinstance(error, TimedOut) else str(error)
+            raise Died(f"the process that asked it {why} {self.close()}".strip()) from None
         if "failed" in reply:       # its grader is no longer to be trusted
             self.close()
             raise Died(reply["failed"])
-        return reply["done"]
+        return json.loads(body)
 
-    def cell(self, cell: dict, folder: Path, checks: list[dict], stop: threading.Event) -> dict:
+    def plan(self, stems: list[str]) -> Plan:
+        """See cells.plan."""
+        return from_json(Plan, self.ask("plan", PATIENCE, stems=stems))
+
+    def cell(self, cell: Cell, folder: Path, checks: Sequence[Asked], stop: threading.Event) -> Cell:
         """The blank cell with its verdicts. Where the process dies it is asked once more, by a new one; then
         its checks are "crashed". Died where it dies because of `stop`.
         """
-        start, limit = time.monotonic(), PATIENCE + 2 * self._setting.timeout * (len(checks) + 2)
+        start, limit, note = time.monotonic(), PATIENCE + 2 * self._setting.timeout * (len(checks) + 2), cell.note
         for last in (False, True):
             try:
-                verdicts = self.ask("answer", limit, chapter=cell["chapter"], folder=str(folder))
+                said = self.ask("answer", limit, chapter=cell.chapter.stem, folder=str(folder))
+                verdicts = from_json(tuple[Result, ...], said)
                 break
             except Died as error:
                 if stop.is_set():
                     raise
                 if last:
+                    note = str(error)
                     verdicts = cells.crashed(checks, "the grader's own process ended twice while it asked this file")
-                    cell = {**cell, "note": str(error)}
-        return {**cell, "verdicts": verdicts, "seconds": round(time.monotonic() - start, 3)}
+        return dataclasses.replace(cell, verdicts=verdicts, note=note, seconds=round(time.monotonic() - start, 3))
 
     def hang_up(self) -> None:
         """Tell the process that nothing more is wanted: it ends what it started, and then itself."""
-        if process := self._process:
-            with contextlib.suppress(OSError, ValueError):
-                process.stdin.close()
+        if child := self._child:
+            child.hang_up()
 
-    def close(self) -> int:
-        """End the process and all that it started; returns its exit status."""
-        if self._process is None:
-            return 0
-        self.hang_up()
-        process, self._process = self._process, None
-        try:
-            status = process.wait(FAREWELL)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            status = process.wait()
-        process.stdout.close()
-        self._said.seek(0)
-        self._last_words = self._said.read()[-2000:].decode("utf-8", "replace")
-        self._said.close()
-        return status
+    def close(self) -> str:
+        """End the process and all that it started; returns what it said last."""
+        if self._child is None:
+            return ""
+        child, self._child = self._child, None
+        child.hang_up()
+        child.end(kill=False)
+        return child.output()[-2000:]
 
 
 class Jobs:
@@ -120,14 +112,14 @@ class Jobs:
         for job in self._jobs:
             job.close()
 
-    def plan(self, stems: list[str]) -> dict[str, dict]:
+    def plan(self, stems: list[str]) -> Plan:
         """See cells.plan."""
         try:
-            return self._jobs[0].ask("plan", PATIENCE, stems=stems)
+            return self._jobs[0].plan(stems)
         except Died as error:
             raise CourseError(str(error)) from None
 
-    def run(self, todo: list[dict], folders: dict[str, Path], checks: dict[str, list[dict]]) -> Iterator[dict]:
+    def run(self, todo: list[Cell], folders: dict[str, Path], checks: dict[str, Sequence[Asked]]) -> Iterator[Cell]:
         """Ask these blank cells; each is yielded as it ends, with its verdicts.
 
         Cells of one chapter stand together in `todo`, so that a job loads the chapter's known mistakes
@@ -141,7 +133,7 @@ class Jobs:
             try:
                 while not self._stop.is_set():
                     cell = waiting.get_nowait()
-                    ended.put(job.cell(cell, folders[cell["student"]], checks[cell["chapter"]], self._stop))
+                    ended.put(job.cell(cell, folders[cell.student], checks[cell.chapter.stem], self._stop))
             except queue.Empty:
                 pass
             except BaseException as error:
@@ -168,13 +160,13 @@ class Jobs:
 # -- the process itself ----------------------------------------------------------------------------
 
 def _serve(setting: Setting) -> None:
-    replies = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)       # what anything here prints is no reply
+    requests, replies = channel()
     inbox: queue.Queue = queue.Queue()
 
     def listen() -> None:
-        for line in sys.stdin:
-            inbox.put(json.loads(line))
+        with contextlib.suppress(EOFError):
+            while True:
+                inbox.put(read_frame(requests)[0])
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)      # whatever it is doing
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=listen, daemon=True).start()
@@ -187,10 +179,11 @@ def _serve(setting: Setting) -> None:
                 grader.forget(Chapter(chapter))
             chapter = arguments.get("chapter")
             try:
-                reply = {"done": {"answer": cells.answer, "plan": cells.plan}[request["do"]](grader, **arguments)}
+                done = {"answer": cells.answer, "plan": cells.plan}[request["do"]](grader, **arguments)
+                reply, body = {}, json.dumps(to_json(done)).encode()
             except Exception as error:
-                reply = {"failed": f"{type(error).__name__}: {error}"[:2000]}
-            replies.write(json.dumps(reply) + "\n")
+                reply, body = {"failed": f"{type(error).__name__}: {error}"[:2000]}, b""
+            write_frame(replies, {**reply, "id": request["id"]}, body)
 
 
 if __name__ == "__main__":

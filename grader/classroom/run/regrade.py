@@ -2,12 +2,16 @@
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from grader.classroom.intake.collect import Handed, shown
+from grader.classroom.output.gradebook import Gradebook
+from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells
-from grader.classroom.run.grade import Run, manifest, need_walls, rules_of, template_of
-from grader.course.chapters import find, several
+from grader.classroom.run.grade import Run, checks_of, manifest, need_walls, rules_of, template_of
+from grader.course.chapters import several
+from grader.front.results import from_json
 
 
 def run(options) -> int:
@@ -28,19 +32,18 @@ def run(options) -> int:
     rules, template = rules_of(options, settled), template_of(options, settled)
     need_walls(settled, options.cluster)
     this = Run(out, settled, before["seed"], students, before["refused"], rules, template)
-    this.checks = before["checks"]
-    was = {(cell["student"], cell["chapter"]): cell for cell in this.cells()}
+    this.checks = checks_of(before)
+    was = Gradebook(this.cells(), this.checks, from_json(Grading, before["rules"]) if "rules" in before else rules)
     for student in students:
-        for stem in again:
-            old = was.get((student.name, stem))
-            now = cells.hashes(find(stem), student.folder, this.setting)["submission"]
-            if old and old["hashes"]["submission"] != now:
-                this.say(f"{student.name}: {stem} in {shown(str(student.folder))} is not what was graded before")
+        for cell in was.students.get(student.name, ()):
+            now = cells.hashes(cell.chapter, student.folder, this.setting)["submission"]
+            if cell.chapter.stem in again and cell.hashes["submission"] != now:
+                this.say(f"{student.name}: {cell.chapter.stem} in {shown(str(student.folder))} is not what was graded "
+                         "before")
     kept = keep(out)
     this.ask(options, again)
     code = this.finish()
-    lines = [line for cell in this.cells()      # by other rules, points change in chapters that were not asked too
-             for line in changes(was.get((cell["student"], cell["chapter"])), cell)]
+    lines = list(changes(was, this.book()))     # by other rules, points change in chapters that were not asked too
     (kept / "changes.txt").write_text("\n".join(lines) + "\n", "utf-8")
     this.say("\n".join(["", "What changed:", *(lines or ["nothing"])]))
     this.say(f"The cells of before are kept in {kept}.")
@@ -61,17 +64,17 @@ def keep(out: Path) -> Path:
     return kept
 
 
-def changes(old: dict | None, new: dict) -> list[str]:
-    """What is different in a cell: points, and each check whose verdict changed; nothing where nothing is."""
-    def verdicts(cell: dict) -> dict:
-        return {(one["file"], one["check"]): one["verdict"] for one in cell["verdicts"]}
-    where = f"{new['student']} {new['chapter']}"
-    if old is None:
-        return [f"{where}: asked for the first time, {new['points']:g} of {new['of_points']:g} points"]
-    one, other = verdicts(old), verdicts(new)
-    lines = [f"  {key[0]}::{key[1]}: {one.get(key, 'not asked')} → {other.get(key, 'not asked')}"
-             for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key)]
-    points = [f"{cell['points']:g} of {cell['of_points']:g}" for cell in (old, new)]
-    if lines or points[0] != points[1]:
-        return [f"{where}: {points[0]} → {points[1]} points", *lines]
-    return []
+def changes(was: Gradebook, now: Gradebook) -> Iterator[str]:
+    """What is different, cell by cell: points, and each check whose verdict changed."""
+    before = {(cell.student, cell.chapter): cell for cell in was.cells}
+    for cell in now.cells:
+        where, old = f"{cell.student} {cell.chapter.stem}", before.get((cell.student, cell.chapter))
+        if old is None:
+            yield f"{where}: asked for the first time, {now.cell(cell)} points"
+            continue
+        one, other = ({(result.file, result.check): result.verdict for result in of.verdicts} for of in (old, cell))
+        lines = [f"  {file}::{check}: {one.get((file, check), 'not asked')} → {other.get((file, check), 'not asked')}"
+                 for file, check in {**one, **other} if one.get((file, check)) != other.get((file, check))]
+        if lines or str(was.cell(old)) != str(now.cell(cell)):
+            yield f"{where}: {was.cell(old)} → {now.cell(cell)} points"
+            yield from lines

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from grader.classroom.intake import collect
 from grader.classroom.run import cells
-from grader.classroom.run.grade import Run, manifest, rules_of, template_of
+from grader.classroom.run.grade import Run, checks_of, manifest, rules_of, template_of
+from grader.course.chapters import Chapter
 
 SAME = ("version", "commit", "torch", "seed", "checks")                 # in the manifests of all shards
 SAME_OPTIONS = ("class", "chapters", "timeout", "device", "walls")
@@ -33,14 +34,14 @@ def run(options) -> int:
     this = Run(out, settled, first[1]["seed"],
                [students[name] for name in sorted(students, key=str.casefold)],
                {name: why for shard in shards.values() for name, why in shard["refused"].items()}, rules, template)
-    this.checks = first[1]["checks"]
+    this.checks = checks_of(first[1])
     this.layers = {layer: all(shard["layers"].get(layer) for shard in shards.values())
                    for shard in shards.values() for layer in shard["layers"]}
     for folder, shard in shards.items():
         for name in shard["students"]:
             shutil.copytree(folder / "submissions" / name, out / "submissions" / name)
-            for stem in shard["options"]["chapters"]:
-                this.keep(cells.read(folder, name, stem) or _lost(folder, name, stem))
+            for chapter in map(Chapter, shard["options"]["chapters"]):
+                cells.write(out, cells.read(folder, name, chapter) or _lost(folder, name, chapter))
     return this.finish()
 
 
@@ -76,5 +77,5 @@ def _agree(one: tuple[Path, dict], other: tuple[Path, dict]) -> None:
                              f"{json.dumps(theirs)[:80]}")
 
 
-def _lost(folder: Path, name: str, stem: str):
-    raise ValueError(f"{cells.path(folder, name, stem)} is missing or cannot be read")
+def _lost(folder: Path, name: str, chapter: Chapter):
+    raise ValueError(f"{cells.path(folder, name, chapter)} is missing or cannot be read")

@@ -7,14 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from grader.__main__ import main
 from grader.classroom.run import cells
+from grader.classroom.run.cells import Cell
 from grader.course import chapters
 from grader.course.chapters import ROOT
+from grader.front.results import Asked
 from grader.sandbox import jail
 
 SHAPES = chapters.find("shapes")
@@ -55,15 +58,11 @@ def plain(handed_in):
     return out
 
 
-def _verdicts(out) -> dict[str, dict]:
+def _verdicts(out) -> dict[str, Cell]:
     """The cells of a run by student, without what it took to make them."""
-    found = {}
-    for name in STUDENTS:
-        cell = cells.read(out, name, SHAPES.stem)
-        for one in (cell, *cell["verdicts"]):
-            del one["seconds"]
-        found[name] = cell
-    return found
+    found = {name: cells.read(out, name, SHAPES) for name in STUDENTS}
+    return {name: replace(cell, seconds=0.0, verdicts=[replace(result, seconds=0.0) for result in cell.verdicts])
+            for name, cell in found.items()}
 
 
 def _kill_one_that_answers(cluster) -> str:
@@ -94,7 +93,7 @@ def test_a_worker_that_is_killed_costs_nothing(handed_in, plain):
     assert _verdicts(out) == _verdicts(plain)
     layers = json.loads((out / "manifest.json").read_text("utf-8"))["layers"]
     assert all(layers.values()) and bool(layers) != bool(OPEN)
-    assert "test_mine" in {verdict["check"] for verdict in _verdicts(out)["ada"]["verdicts"]}
+    assert "test_mine" in {result.check for result in _verdicts(out)["ada"].verdicts}
 
 
 def test_a_worker_with_another_course_is_refused(handed_in, tmp_path, monkeypatch, capsys):
@@ -112,20 +111,20 @@ def test_a_cell_that_is_lost_again_and_again_is_crashed_and_the_others_are_not(m
     from grader.classroom.run import cluster
 
     def answer(cell, files, checks):
-        if cell["student"] == "s3":
+        if cell.student == "s3":
             raise distributed.KilledWorker("_answer", SimpleNamespace(address="tcp://lost:1"), 3)
-        return {**cell, "verdicts": [], "files": files}
+        return replace(cell, hashes=files)
     monkeypatch.setattr(cluster, "_answer", answer)
     (tmp_path / "helper.py").write_bytes(b"x")
-    todo = [{"student": f"s{i}", "chapter": SHAPES.stem, "note": ""} for i in range(9)]     # more than go at once
-    check = {"check": "test_it", "hidden": False, "of_points": 1.0, "rule": "", "hint": ""}
+    todo = [Cell(f"s{i}", SHAPES, "graded", "", {}, 0, "cpu", 1.0, False) for i in range(9)]    # more than go at once
+    check = Asked("test_it", "tests/test_ex00_shapes.py", False, 1.0, "", "")
     this = cluster.Cluster.__new__(cluster.Cluster)
     with distributed.Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as this._client:
-        done = {cell["student"]: cell for cell in this.run(
-            todo, {cell["student"]: tmp_path for cell in todo}, {SHAPES.stem: [check]})}
+        done = {cell.student: cell for cell in this.run(
+            todo, {cell.student: tmp_path for cell in todo}, {SHAPES.stem: [check]})}
     lost = done.pop("s3")
-    assert lost["note"] and [verdict["verdict"] for verdict in lost["verdicts"]] == ["crashed"]
-    assert len(done) == 8 and all(cell["files"] == {"helper.py": b"x"} and not cell["note"] for cell in done.values())
+    assert lost.note and [result.verdict for result in lost.verdicts] == ["crashed"]
+    assert len(done) == 8 and all(cell.hashes == {"helper.py": b"x"} and not cell.note for cell in done.values())
 
 
 # -- shards ----------------------------------------------------------------------------------------
@@ -167,7 +166,7 @@ def test_shards_that_do_not_belong_together_are_not_merged(shards, tmp_path, cap
         "differ in torch": lambda one, two: _said(two, torch="1.0") or [one, two],
         "differ in hashes.ex00_shapes": lambda one, two: _said(
             two, hashes={SHAPES.stem: {"checks": "other"}}) or [one, two],
-        "grace": lambda one, two: cells.path(two, "grace", SHAPES.stem).unlink() or [one, two],
+        "grace": lambda one, two: cells.path(two, "grace", SHAPES).unlink() or [one, two],
     }
     for number, (words, spoil) in enumerate(cases.items()):
         top = tmp_path / str(number)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -22,11 +23,15 @@ from grader.__main__ import main
 from grader.classroom.edition import handout
 from grader.classroom.intake import collect
 from grader.classroom.output import canvas, exports, grading
+from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells, grade, jobs
+from grader.classroom.run.cells import Cell, Plan
 from grader.course import chapters
 from grader.course.chapters import ROOT, Chapter
+from grader.front.results import Asked, Result
 from grader.judge.engine import Grader
+from grader.judge.verdict import Word
 from grader.sandbox import jail
 from grader.sandbox.setting import Setting
 from tests.course.stubs import fresh
@@ -100,8 +105,23 @@ def graded(tmp_path_factory):
     return top / "out", done.stdout
 
 
-def _cell(out: Path, student: str, chapter: Chapter) -> dict:
-    return cells.read(out, student, chapter.stem)
+def _cell(out: Path, student: str, chapter: Chapter) -> Cell:
+    return cells.read(out, student, chapter)
+
+
+def _grades(out: Path) -> dict[str, dict[str, str]]:
+    """The rows of grades.csv by student."""
+    with (out / "grades.csv").open(encoding="utf-8", newline="") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
+
+
+def _book(student: str, points: float, of_points: float, rules: Grading = Grading()) -> Gradebook:     # noqa: B008
+    """A student with so many points in chapter 03, which has two checks."""
+    checks = [Asked(f"test_{word}", "", False, worth, "", "")
+              for word, worth in (("passed", points), ("wrong", of_points - points))]
+    verdicts = tuple(Result(**vars(check), verdict=Word(check.check[5:])) for check in checks)
+    cell = Cell(student, LINEAR, "graded", "", {}, SEED, "cpu", 5.0, False, 0.0, verdicts)
+    return Gradebook([cell], {LINEAR.stem: checks}, rules)
 
 
 # -- what is read ----------------------------------------------------------------------------------
@@ -234,17 +254,17 @@ def test_near_misses_of_a_name(name, near):
 
 def test_each_cell_says_what_came_of_it(graded):
     out, screen = graded
-    assert {verdict["verdict"] for verdict in _cell(out, "ada", LINEAR)["verdicts"]} == {"passed"}
+    assert {result.verdict for result in _cell(out, "ada", LINEAR).verdicts} == {"passed"}
     slip = _cell(out, "grace", LINEAR)
-    wrong = [verdict for verdict in slip["verdicts"] if verdict["verdict"] != "passed"]
-    assert {verdict["verdict"] for verdict in wrong} == {"wrong"} and {v["check"] for v in wrong} >= {"test_flops"}
-    assert slip["state"] == "graded" and 0 < slip["points"] < slip["of_points"] and slip["seed"] == SEED
+    wrong = [result for result in slip.verdicts if result.verdict != "passed"]
+    assert {result.verdict for result in wrong} == {"wrong"} and {one.check for one in wrong} >= {"test_flops"}
+    assert slip.state == "graded" and 0 < len(wrong) < len(slip.verdicts) and slip.seed == SEED
     missing = _cell(out, "grace", SHAPES)
-    assert missing["state"] == "missing" and missing["points"] == 0 < missing["of_points"]
-    assert "there is hw/exercises/my_ex00_shapes.py" in missing["note"] and "out.py" in missing["note"]
-    broken = _cell(out, "@lin", LINEAR)["verdicts"]
-    assert all(verdict["whole"] and verdict["verdict"] == "error" and not verdict["mistake"] for verdict in broken)
-    assert "larger than 1 MB" in _cell(out, "mallory", LINEAR)["note"]
+    assert missing.state == "missing" and not missing.verdicts
+    assert "there is hw/exercises/my_ex00_shapes.py" in missing.note and "out.py" in missing.note
+    broken = _cell(out, "@lin", LINEAR).verdicts
+    assert broken and all(one.whole and one.verdict == "error" and not one.mistake for one in broken)
+    assert "larger than 1 MB" in _cell(out, "mallory", LINEAR).note
     assert "refused: notes.txt" in screen and "left out: mallory: ex03_linear.py: larger than 1 MB" in screen
     assert not (out / "scratch").exists()
 
@@ -254,18 +274,18 @@ def test_the_manifest_says_what_a_regrade_needs(graded):
     said = json.loads((out / "manifest.json").read_text("utf-8"))
     assert said["seed"] == SEED and said["torch"] and said["python"] and said["version"] and said["cpu"]
     assert said["options"]["chapters"] == [SHAPES.stem, LINEAR.stem] and not said["options"]["walls"]
-    assert said["hashes"][LINEAR.stem]["checks"] == _cell(out, "ada", LINEAR)["hashes"]["checks"]
-    mine = [check for check in _cell(out, "ada", LINEAR)["verdicts"] if check["check"] == "test_mine"]
-    assert len(mine) == 1 and mine[0]["hidden"] and mine[0]["verdict"] == "passed"
+    assert said["hashes"][LINEAR.stem]["checks"] == _cell(out, "ada", LINEAR).hashes["checks"]
+    mine = [result for result in _cell(out, "ada", LINEAR).verdicts if result.check == "test_mine"]
+    assert len(mine) == 1 and mine[0].hidden and mine[0].verdict == "passed"
     assert said["not_asked"] == ["test_linear.py"] and "not asked: test_linear.py" in screen
     assert said["refused"] == {"notes.txt": "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz)"}
 
 
 def test_grades(graded):
-    out, _ = graded
-    rows = {row["student"]: row for row in csv.DictReader((out / "grades.csv").open(encoding="utf-8"))}
+    rows = _grades(graded[0])
     assert set(rows) == {exports.MAXIMUM, "ada", "grace", "'@lin", "mallory"}
     assert rows["ada"]["total"] == rows[exports.MAXIMUM]["total"]
+    assert 0 == float(rows["grace"][SHAPES.stem]) < float(rows["grace"]["total"]) < float(rows["ada"]["total"])
     assert rows["grace"]["missing"] == "00" and rows["mallory"]["missing"] == "00 03"
     for name, row in rows.items():
         assert float(row["total"]) == pytest.approx(float(row[SHAPES.stem]) + float(row[LINEAR.stem])), name
@@ -275,13 +295,13 @@ def test_gradescope_shows_of_hidden_checks_the_rule_alone(graded):
     out, _ = graded
     said = json.loads((out / "results" / "grace.json").read_text("utf-8"))
     hidden = [test for test in said["tests"] if "hidden" in test["name"]]
-    asked = [v for v in _cell(out, "grace", LINEAR)["verdicts"] if v["hidden"]]
+    asked = [result for result in _cell(out, "grace", LINEAR).verdicts if result.hidden]
     assert len(hidden) == len(asked) > 0 and "wrong" in {test["output"] for test in hidden}
     for test in hidden:
         assert test["visibility"] == "after_published" and test["output"] in ("passed", "wrong")
     assert sum(test["score"] for test in said["tests"]) == pytest.approx(said["score"], abs=0.01)
     assert sum(test["max_score"] for test in said["tests"]) == pytest.approx(
-        sum(_cell(out, "grace", chapter)["of_points"] for chapter in (SHAPES, LINEAR)), abs=0.01)
+        float(_grades(out)[exports.MAXIMUM]["total"]), abs=0.01)
     broken = json.loads((out / "results" / "@lin.json").read_text("utf-8"))
     assert len(broken["tests"]) == 2 and "SyntaxError" in broken["tests"][1]["output"]
 
@@ -295,15 +315,17 @@ def test_junit_has_points_and_counts_a_broken_file_once(graded):
     case = next(case for case in suites[f"grace {LINEAR.stem}"] if case.get("name") == "test_flops")
     said = {one.get("name"): one.get("value") for one in case.iter("property")}
     assert said["verdict"] == "wrong" and said["points"] == "0.0" and said["hidden"] == "false" and said["mistake"]
+    worth = [float(one.get("value")) for suite in suites.values() if suite.get("name").startswith("ada")
+             for one in suite.iter("property") if one.get("name") == "of_points"]      # as grading.toml has it
+    assert sum(worth) == pytest.approx(float(_grades(out)["ada"]["total"]), abs=0.01)
 
 
 def test_canvas_is_filled_in_and_kept_otherwise(graded):
     out, screen = graded
     rows = list(csv.reader((out / "canvas.csv").open(encoding="utf-8")))
-    ada, grace = (_cell(out, name, LINEAR) for name in ("ada", "grace"))
     assert rows[0] == TEMPLATE.splitlines()[0].split(",")
     assert rows[1][0].strip() == "Points Possible" and rows[4][5] == "7" and rows[2][6] == "4"
-    assert float(rows[3][5]) == 24 == 24 * ada["points"] / ada["of_points"]
+    assert float(rows[3][5]) == 24 and _grades(out)["ada"][LINEAR.stem] == _grades(out)[exports.MAXIMUM][LINEAR.stem]
     assert rows[2][5] == "" and "grace is in no row" in screen and "scaled" in screen
 
 
@@ -312,20 +334,19 @@ def test_canvas_is_filled_in_and_kept_otherwise(graded):
 def test_canvas_finds_people_by_login_id_and_name(name, row, tmp_path):
     (tmp_path / "canvas.csv").write_text(TEMPLATE, "utf-8")
     template = canvas.Template.read(tmp_path / "canvas.csv")
-    cell = {"student": name, "chapter": LINEAR.stem, "points": 1.0, "of_points": 2.0}
-    said = template.fill(tmp_path / "filled.csv", [cell], Grading())
+    said = template.fill(tmp_path / "filled.csv", _book(name, 1.0, 2.0))
     rows = list(csv.reader((tmp_path / "filled.csv").open(encoding="utf-8")))
     assert [i for i in (2, 3, 4) if rows[i][5] == "12"] == ([row] if row else [])
     assert any(name in line for line in said) == (row is None)
 
 
 def test_canvas_says_which_columns_and_which_late_days_it_leaves(tmp_path):
-    one = {"student": "ada", "chapter": LINEAR.stem, "points": 24.0, "of_points": 24.0}
     late = Grading(formula="points - days", days={"ada": 2.0})
 
     def said(template: str, rules: Grading) -> str:
         (tmp_path / "canvas.csv").write_text(template, "utf-8")
-        return " | ".join(canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", [one], rules))
+        book = _book("ada", 24.0, 24.0, rules)
+        return " | ".join(canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", book))
     assert "left as they were: 'Homework (12)'" in said(TEMPLATE, Grading())
     assert "late" not in said(TEMPLATE, Grading()) and "late days come off the total alone" in said(TEMPLATE, late)
     alone = "Student,ID,SIS Login ID,Homework (12)\nAda,2,ada,\n"
@@ -334,9 +355,10 @@ def test_canvas_says_which_columns_and_which_late_days_it_leaves(tmp_path):
 
 def test_canvas_fills_a_row_once(tmp_path):
     (tmp_path / "canvas.csv").write_text(TEMPLATE, "utf-8")
-    done = [{"student": name, "chapter": LINEAR.stem, "points": points, "of_points": 2.0}
-            for name, points in (("ada", 2.0), ("Ada Byron", 1.0))]
-    said = canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", done, Grading())
+    ada = _book("ada", 2.0, 2.0)
+    book = Gradebook([*ada.cells, dataclasses.replace(ada.cells[0], student="Ada Byron", verdicts=())],
+                     {LINEAR.stem: ada.cells[0].verdicts}, Grading())
+    said = canvas.Template.read(tmp_path / "canvas.csv").fill(tmp_path / "filled.csv", book)
     assert list(csv.reader((tmp_path / "filled.csv").open(encoding="utf-8")))[3][5] == "24"
     assert "Ada Byron and ada are in one row; the first is filled in" in said
 
@@ -352,17 +374,51 @@ def _copy_of(graded, tmp_path) -> tuple[Path, Path]:
     return tmp_path / "handed in", tmp_path / "out"
 
 
+@pytest.mark.parametrize("broken", ["{", "[]", '{"student": "grace"}', "null"])
+def test_a_cell_that_cannot_be_read_is_none(broken, tmp_path):
+    file = cells.path(tmp_path, "grace", LINEAR)
+    file.parent.mkdir(parents=True)
+    file.write_text(broken, "utf-8")
+    assert cells.read(tmp_path, "grace", LINEAR) is None
+
+
+@pytest.mark.parametrize("field, value", [
+    ("chapter", 3), ("timeout", "5"), ("walls", 1), ("verdicts", {}), ("verdicts", [{}]), ("hashes", {"checks": 1}),
+    ("seed", True), ("seed", None)])
+def test_a_cell_with_a_field_that_means_nothing_is_none(field, value, graded, tmp_path):
+    said = json.loads(cells.path(graded[0], "ada", LINEAR).read_text("utf-8"))
+    file = cells.path(tmp_path, "ada", LINEAR)
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(said))
+    assert cells.read(tmp_path, "ada", LINEAR) == _cell(graded[0], "ada", LINEAR)
+    file.write_text(json.dumps({**said, field: value}))
+    assert cells.read(tmp_path, "ada", LINEAR) is None
+
+
+def test_a_cell_of_an_earlier_version_is_read(graded, tmp_path):
+    """Cells once held points, of each verdict and of all."""
+    said = json.loads(cells.path(graded[0], "grace", LINEAR).read_text("utf-8"))
+    assert not {"points", "of_points"} & said.keys() and not any("points" in one for one in said["verdicts"])
+    file = cells.path(tmp_path, "grace", LINEAR)
+    file.parent.mkdir(parents=True)
+    old = {**said, "points": 7.0, "of_points": 9, "verdicts": [{**one, "points": 0.5} for one in said["verdicts"]]}
+    file.write_text(json.dumps(old))
+    assert cells.read(tmp_path, "grace", LINEAR) == _cell(graded[0], "grace", LINEAR)
+
+
 def test_resume_asks_only_what_has_changed(graded, tmp_path):
     submissions, out = _copy_of(graded, tmp_path)
     before = _cell(out, "ada", LINEAR), _cell(out, "ada", SHAPES)
     (submissions / "ada" / "ex03_linear.py").write_text(SLIP, "utf-8")
-    cells.path(out, "grace", LINEAR.stem).write_text("{", "utf-8")      # as nothing writes it
+    cells.path(out, "grace", LINEAR).write_text("{", "utf-8")      # as nothing writes it
     done = _grade(submissions, "--out", out, "--resume", "--no-jail")
     assert f"seed {SEED}" in done.stdout and "2 are as they were graded, 2 are to be asked" in done.stdout, done.stderr
-    assert _cell(out, "ada", LINEAR)["points"] < before[0]["points"]
+    assert {result.verdict for result in before[0].verdicts} == {"passed"}
+    assert "wrong" in {result.verdict for result in _cell(out, "ada", LINEAR).verdicts}
+    assert float(_grades(out)["ada"]["total"]) < float(_grades(graded[0])["ada"]["total"])
     assert _cell(out, "ada", SHAPES) == before[1]
-    assert _cell(out, "grace", LINEAR) | {"seconds": 0, "verdicts": 0} == \
-        _cell(graded[0], "grace", LINEAR) | {"seconds": 0, "verdicts": 0}
+    again, first = _cell(out, "grace", LINEAR), _cell(graded[0], "grace", LINEAR)
+    assert again.same(first) and [one.verdict for one in again.verdicts] == [one.verdict for one in first.verdicts]
 
 
 def test_ctrl_c_leaves_what_is_done_and_nothing_else(tmp_path):
@@ -375,7 +431,7 @@ def test_ctrl_c_leaves_what_is_done_and_nothing_else(tmp_path):
          "--timeout", "300", "--no-jail"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     end = time.monotonic() + 120
-    while not cells.read(tmp_path / "out", "grace", LINEAR.stem):
+    while not cells.read(tmp_path / "out", "grace", LINEAR):
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
@@ -387,18 +443,22 @@ def test_ctrl_c_leaves_what_is_done_and_nothing_else(tmp_path):
 
 def test_a_regrade_keeps_the_old_cells_and_says_what_changed(graded, tmp_path):
     _, out = _copy_of(graded, tmp_path)
-    old = _cell(out, "ada", LINEAR)
-    old["verdicts"][0]["verdict"], old["points"] = "wrong", 1.0     # as if a check had been mended since
-    cells.write(out, old)
+    right = _cell(out, "ada", LINEAR)
+    first, *others = right.verdicts
+    old = dataclasses.replace(right, verdicts=(dataclasses.replace(first, verdict=Word.WRONG), *others))
+    cells.write(out, old)       # as if a check had been mended since
     done = _grade("--regrade", out / "manifest.json", "--chapters", "3")
     changed = done.stdout.partition("What changed:\n")[2].splitlines()
-    name = f"tests/test_ex03_linear.py::{old['verdicts'][0]['check']}"
-    assert changed[0].startswith(f"ada {LINEAR.stem}: 1 of ") and changed[1] == f"  {name}: wrong → passed", done.stderr
+    most = float(_grades(out)[exports.MAXIMUM][LINEAR.stem])
+    before, now = re.fullmatch(rf"ada {LINEAR.stem}: (\S+) of {most:g} → (\S+) of {most:g} points", changed[0]).groups()
+    assert 0 < float(before) < float(now) == most
+    assert changed[1] == f"  tests/test_ex03_linear.py::{first.check}: wrong → passed", done.stderr
     assert changed[2].startswith("The cells of before are kept in")
     (kept,) = (out / "kept").iterdir()
-    assert cells.read(kept, "ada", LINEAR.stem) == old
+    assert cells.read(kept, "ada", LINEAR) == old
     assert "wrong → passed" in (kept / "changes.txt").read_text("utf-8")
-    assert _cell(out, "ada", LINEAR)["points"] == old["of_points"] and _cell(out, "ada", LINEAR)["seed"] == SEED
+    assert {one.verdict for one in _cell(out, "ada", LINEAR).verdicts} == {"passed"}
+    assert _cell(out, "ada", LINEAR).same(right) and right.seed == SEED
     assert _cell(out, "ada", SHAPES) == _cell(graded[0], "ada", SHAPES)
 
 
@@ -414,14 +474,13 @@ class Generous:
     def __exit__(self, *_):
         pass
 
-    def plan(self, stems: list[str]) -> dict:
-        return {"layers": {}, "checks": {stem: [{"file": f"tests/test_{stem}.py", "check": "test_it", "hidden": False,
-                                                 "of_points": 2.0, "rule": "", "hint": ""}] for stem in stems}}
+    def plan(self, stems: list[str]) -> Plan:
+        return Plan({stem: (Asked("test_it", f"tests/test_{stem}.py", False, 2.0, "", ""),) for stem in stems}, {})
 
     def run(self, todo, folders, checks):
         for cell in todo:
-            yield {**cell, "verdicts": [{**one, "verdict": "passed", "points": 2.0, "facts": []}
-                                        for one in cells.crashed(checks[cell["chapter"]], "")]}
+            yield dataclasses.replace(cell, verdicts=tuple(Result(**vars(check), verdict=Word.PASSED)
+                                                           for check in checks[cell.chapter.stem]))
 
 
 @pytest.fixture
@@ -439,10 +498,10 @@ def begun(tmp_path, monkeypatch):
 
 
 def _points(out: Path) -> tuple[float, float]:
-    """Ada's in chapters 00 and 03, as grades.csv and her cells say."""
-    rows = {row["student"]: row for row in csv.DictReader((out / "grades.csv").open(encoding="utf-8"))}
-    found = tuple(float(rows["ada"][chapter.stem]) for chapter in (SHAPES, LINEAR))
-    assert found == tuple(_cell(out, "ada", chapter)["points"] for chapter in (SHAPES, LINEAR))
+    """Ada's in chapters 00 and 03, as grades.csv says and what Gradescope gets."""
+    found = tuple(float(_grades(out)["ada"][chapter.stem]) for chapter in (SHAPES, LINEAR))
+    said = json.loads((out / "results" / "ada.json").read_text("utf-8"))
+    assert found == tuple(test["score"] for test in said["tests"])
     return found
 
 
@@ -491,7 +550,7 @@ def test_who_is_no_longer_handed_in_is_said_each_time(begun, tmp_path, capsys):
         capsys.readouterr()
         assert main(command) == 0 and "no longer handed in: bob;" in capsys.readouterr().out
         assert json.loads((out / "manifest.json").read_text("utf-8"))["gone"] == ["bob"]
-    assert (out / "feedback" / "bob.html").exists() and cells.read(out, "bob", LINEAR.stem)
+    assert (out / "feedback" / "bob.html").exists() and cells.read(out, "bob", LINEAR)
     _zip(tmp_path / "in" / "bob.zip", {"ex03_linear.py": "1"})
     (tmp_path / "bob").rename(tmp_path / "in" / "bob")
     assert main(resume) == 1
@@ -515,7 +574,7 @@ def test_the_walls_are_tried_and_written_into_the_results(tmp_path):
     assert done.returncode == 0 and "Behind walls: no network" in done.stdout, done.stdout + done.stderr
     layers = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))["layers"]
     cell = _cell(tmp_path / "out", "ada", LINEAR)
-    assert layers and all(layers.values()) and cell["walls"] and cell["points"] == cell["of_points"] > 0
+    assert layers and all(layers.values()) and cell.walls and {one.verdict for one in cell.verdicts} == {"passed"}
     assert not json.loads((tmp_path / "out" / "results" / "ada.json").read_text("utf-8"))["output"]
 
 
@@ -526,34 +585,34 @@ def test_without_walls_a_run_stops_or_marks_every_result(graded, tmp_path, monke
     assert "bubblewrap is not installed. --no-jail goes on" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     out, screen = graded
-    assert "WITHOUT WALLS" in screen and not _cell(out, "ada", LINEAR)["walls"]
+    assert "WITHOUT WALLS" in screen and not _cell(out, "ada", LINEAR).walls
     assert json.loads((out / "results" / "ada.json").read_text("utf-8"))["output"] == "Graded without a jail."
 
 
 def test_a_job_that_dies_is_started_again_and_its_cell_asked_once_more(tmp_path, monkeypatch):
     setting = Setting("cpu", SEED, 5.0)
     folder = _folder(tmp_path / "ada", {"ex03_linear.py": RIGHT[LINEAR]})
-    cell = {"student": "ada", "chapter": LINEAR.stem, "note": ""}
+    cell = Cell("ada", LINEAR, "graded", "", {}, SEED, "cpu", 5.0, False)
     asked, ask = [], jobs.Job.ask
 
     def dying(job, do, limit, **arguments):
         asked.append(do)
         return ask(job, do, 0.01 if len(asked) in deaths else limit, **arguments)
     monkeypatch.setattr(jobs.Job, "ask", dying)
-    check = {"check": "test_flops", "hidden": False, "of_points": 1.0, "rule": "", "hint": ""}
+    check = Asked("test_flops", "tests/test_ex03_linear.py", False, 1.0, "", "")
     for deaths in ({1}, {1, 2}):
         asked.clear()
         with jobs.Jobs(1, setting, tmp_path) as pool:
             (done,) = pool.run([cell], {"ada": folder}, {LINEAR.stem: [check]})
         assert asked == ["answer", "answer"]
-        words = {verdict["verdict"] for verdict in done["verdicts"]}
+        words = {result.verdict for result in done.verdicts}
         assert words == ({"passed"} if len(deaths) == 1 else {"crashed"})
-    assert "ended twice" in done["verdicts"][0]["facts"][0] and done["note"]
+    assert "ended twice" in done.verdicts[0].facts[0] and "took too long" in done.note
 
 
 # -- points ----------------------------------------------------------------------------------------
 
-VISIBLE, HIDDEN = {"hidden": False, "of_points": 6.0}, {"hidden": True, "of_points": 2.0}
+VISIBLE, HIDDEN = Asked("test_a", "", False, 6.0, "", ""), Asked("test_b", "", True, 2.0, "", "")
 
 
 @pytest.mark.parametrize("rules, asked, factors", [
@@ -576,8 +635,9 @@ def test_a_grading_file(tmp_path):
     assert rules.weights == {LINEAR.stem: 10.0} and rules.days == {"ada": 2.0}
     assert rules.after_late("ada", 10.0, 20.0) == pytest.approx(8.1)
     assert rules.after_late("grace", 10.0, 20.0) == 10.0
-    cell = {"student": "ada", "chapter": LINEAR.stem, "points": 10.0, "of_points": 20.0, "state": "graded"}
-    assert exports.grades({"ada": [cell]}, rules).splitlines()[2] == "ada,10,10,2,8.1,"
+    half = dataclasses.replace(rules, hidden_share=None, weights={LINEAR.stem: 20.0})
+    assert exports.grades(_book("ada", 10.0, 20.0, half)).splitlines()[2] == "ada,10,10,2,8.1,"
+    assert exports.grades(_book("ada", 3.0, 6.0, half)).splitlines()[2] == "ada,10,10,2,8.1,"
     assert grading.read().hidden_share == 0.5       # the course's own
 
 
@@ -627,6 +687,8 @@ def test_chapters_are_chosen_by_lists_and_by_names_in_every_command(words, tmp_p
     (["IN", "--out", "FULL"], "is not empty"),
     (["IN", "--out", "FULL", "--resume"], "no manifest"),
     (["IN", "--out", "OUT", "--hidden-from", "nowhere"], "--hidden-from nowhere"),
+    (["IN", "--out", "OUT", "--timeout", "0"], "timeout must be above 0 seconds"),
+    (["IN", "--out", "OUT", "--timeout", "-3"], "timeout must be above 0 seconds"),
     (["IN", "--out", "OUT", "--grading", "nowhere.toml"], "nowhere.toml"),
     (["IN", "--out", "OUT", "--canvas", "IN/ada/ex03_linear.py"], "no gradebook of Canvas"),
     (["--regrade", "nowhere.json"], "no manifest"),

@@ -4,14 +4,20 @@ import ast
 import random
 import re
 import xml.etree.ElementTree as xml
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from grader.classroom.output import exports, pages, similar
+from grader.classroom.output.gradebook import Gradebook
+from grader.classroom.output.grading import Grading
+from grader.classroom.run.cells import Cell
 from grader.course.chapters import TESTS, Chapter
+from grader.front.results import Asked, Line, Result
 from grader.judge import mistakes
+from grader.judge.verdict import Word
 
 ANSWERS = Path(__file__).parent / "alike"       # written on their own, in three styles; all pass every check
 STEMS = ("ex00_shapes", "ex03_linear", "ex05_softmax", "ex09_attention")
@@ -25,61 +31,77 @@ MANIFEST = {"version": "0.1.0", "commit": "8e6a443f00", "clean": True, "torch": 
             "students": {}, "refused": {"<b>link</b>": "a link is not followed"}, "not_asked": []}
 
 
-def questions(stem: str) -> list[dict]:
+def questions(stem: str) -> list[Asked]:
     """Plausible checks of a chapter: its real rules and hints, and two hidden ones."""
-    found = []
-    for node in ast.parse((TESTS / f"test_{stem}.py").read_text("utf-8")).body:
+    file, found = TESTS / f"test_{stem}.py", []
+    for node in ast.parse(file.read_text("utf-8")).body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             rule, _, hint = ast.get_docstring(node).partition("\n")
             for kind in ("[float32]", "[float64]") if "forward" in node.name else ("",):
-                found.append({"check": node.name + kind, "hidden": False, "rule": rule, "hint": hint.strip()})
-    return found + [{"check": f"test_{SECRET}_{n}", "hidden": True, "rule": f"Sizes of one work ({n}).",
-                     "hint": SECRET} for n in range(2)]
+                found.append(Asked(node.name + kind, f"tests/{file.name}", False, 1.0, rule, hint.strip()))
+    return found + [Asked(f"test_{SECRET}_{n}", f"tests/hidden/{file.name}", True, 1.0, f"Sizes of one work ({n}).",
+                          SECRET) for n in range(2)]
 
 
-def cell(student: str, stem: str, rng: random.Random) -> dict:
+FACTS = {"wrong": ("24 of 24 numbers differ; the first is [0, 0, 0]: you gave 0.105253, expected 1.84463",
+                   "the largest error is 2.5 of its row's size; 2e-05 is allowed for float32"),
+         "error": ("AttributeError: 'Linear' object has no attribute 'wieght'",),
+         "todo": ("this part is not written yet",)}
+
+
+def cell(student: str, stem: str, rng: random.Random) -> Cell:
     """A cell as grading writes it."""
     known = [edit.words for edit in mistakes.edits(Chapter(stem), "mistake")[:4]]
+    line = Line(f"{stem}.py", 41, "Linear.forward",
+                "return x @ self.wieght.T + self.bias_with_a_rather_long_name_that_wraps")
     verdicts, luck = [], rng.random()
     for check in questions(stem):
-        word = "passed" if rng.random() < luck else rng.choice(WORDS)
-        facts = {"wrong": ["24 of 24 numbers differ; the first is [0, 0, 0]: you gave 0.105253, expected 1.84463",
-                           "the largest error is 2.5 of its row's size; 2e-05 is allowed for float32"],
-                 "error": ["AttributeError: 'Linear' object has no attribute 'wieght'"],
-                 "todo": ["this part is not written yet"]}.get(word, [])
-        verdicts.append({**check, "verdict": word, "points": float(word == "passed"), "of_points": 1.0,
-                         "mistake": rng.choice(known) if word == "wrong" and rng.random() < 0.6 else "",
-                         "facts": facts, "whole": False, "seconds": 0.01, "output": "",
-                         "lines": [{"file": f"{stem}.py", "line": 41, "function": "Linear.forward",
-                                    "text": "return x @ self.wieght.T + self.bias_with_a_rather_long_name_that_wraps"}]
-                         if word == "error" else []})
-        if check["hidden"]:
-            verdicts[-1].update(facts=[SECRET], output=SECRET, mistake=SECRET if word == "wrong" else "",
-                                lines=[{"file": f"{stem}.py", "line": 4, "function": SECRET, "text": SECRET}])
-    return {"student": student, "chapter": stem, "state": "graded", "note": "", "verdicts": verdicts,
-            "points": sum(v["points"] for v in verdicts), "of_points": float(len(verdicts))}
+        word = Word("passed" if rng.random() < luck else rng.choice(WORDS))
+        mistake = rng.choice(known) if word == "wrong" and rng.random() < 0.6 else ""
+        result = Result(**vars(check), verdict=word, mistake=mistake, facts=FACTS.get(word, ()),
+                        lines=(line,) * (word == "error"), seconds=0.01)
+        if check.hidden:
+            result = replace(result, facts=(SECRET,), output=SECRET, mistake=SECRET if word == "wrong" else "",
+                             lines=(Line(f"{stem}.py", 4, SECRET, SECRET),))
+        verdicts.append(result)
+    return graded(student, stem, *verdicts)
 
 
-def a_class() -> list[dict]:
+def graded(student: str, stem: str, *verdicts: Result) -> Cell:
+    return Cell(student, Chapter(stem), "graded", "", {}, 0, "cpu", 10.0, True, 0.0, verdicts)
+
+
+def every(cell: Cell, **changed) -> Cell:
+    """The cell with all its verdicts changed."""
+    return replace(cell, verdicts=tuple(replace(result, **changed) for result in cell.verdicts))
+
+
+def book(*cells: Cell) -> Gradebook:
+    """What they are worth: a point for each check."""
+    checks = {one.chapter.stem: questions(one.chapter.stem) for one in cells}
+    return Gradebook(cells, checks, Grading())
+
+
+def a_class() -> list[Cell]:
     """20 students × 4 chapters: most are ordinary; some hand in nothing, or what cannot be loaded, or attacks."""
     rng = random.Random(0)
     names = ("ada", "alan", "barbara", "claude", "dennis", "donald", "edsger", "frances", "grace", "hedy", "ida",
              "jean", "joan", "ken", "linus", "margaret", "mary ann o'neill-fitzgerald@example.org", "niklaus",
              "sophie", "tim")
-    found = [cell(name, stem, rng) for name in names for stem in STEMS]
-    by = {(one["student"], one["chapter"]): one for one in found}
-    by["alan", "ex00_shapes"].update(state="missing", note="there is my_ex00_shapes.py", verdicts=[], points=0.0)
-    by["tim", "ex09_attention"].update(state="missing", verdicts=[], points=0.0)
-    for verdict in by["hedy", "ex03_linear"]["verdicts"]:
-        verdict.update(verdict="error", whole=True, points=0.0, mistake="", output="",
-                       facts=["SyntaxError: '(' was never closed"], lines=[
-                           {"file": "ex03_linear.py", "line": 31, "function": "", "text": "std = math.sqrt(2 / ("}])
-    by["hedy", "ex03_linear"]["points"] = 0.0
-    for verdict in by["ken", "ex05_softmax"]["verdicts"]:
-        verdict.update(verdict="error", points=0.0, facts=[HOSTILE], output=HOSTILE * 400, mistake="", lines=[
-            {"file": "ex05_softmax.py", "line": 3, "function": HOSTILE, "text": HOSTILE}])
-    by["ken", "ex05_softmax"]["points"] = 0.0
-    return found
+    by = {(name, stem): cell(name, stem, rng) for name in names for stem in STEMS}
+
+    def change(name: str, stem: str, how) -> None:
+        by[name, stem] = how(by[name, stem])
+    change("alan", "ex00_shapes", lambda one: replace(
+        one, state="missing", note="there is my_ex00_shapes.py", verdicts=()))
+    change("tim", "ex09_attention", lambda one: replace(one, state="missing", verdicts=()))
+    change("hedy", "ex03_linear", lambda one: every(
+        one, verdict=Word.ERROR, whole=True, mistake="", output="", facts=("SyntaxError: '(' was never closed",),
+        lines=(Line("ex03_linear.py", 31, "", "std = math.sqrt(2 / ("),)))
+    change("ken", "ex05_softmax", lambda one: every(
+        one, verdict=Word.ERROR, facts=(HOSTILE,), output=HOSTILE * 400, mistake="",
+        lines=(Line("ex05_softmax.py", 3, HOSTILE, HOSTILE),)))
+    return [*by.values()]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +114,7 @@ def run(tmp_path_factory) -> Path:
         for name, text in {**texts, "ken": renamed(texts["ada"])}.items():
             (out / "submissions" / name).mkdir(parents=True, exist_ok=True)
             (out / "submissions" / name / f"{stem}.py").write_text(text, "utf-8")
-    pages.write(out, a_class(), MANIFEST)
+    pages.write(out, book(*a_class()), MANIFEST)
     return out
 
 
@@ -178,19 +200,19 @@ def test_a_file_that_cannot_be_loaded_is_one_failure_with_its_line(run):
 
 
 def test_a_file_that_only_hidden_checks_cannot_be_asked_of_says_no_more_than_that(tmp_path):
-    graded = next(one for one in a_class() if one["student"] == "ada")
-    for verdict in graded["verdicts"]:
-        if verdict["hidden"]:
-            verdict.update(verdict="crashed", whole=True, facts=[SECRET])
-    pages.write(tmp_path, [graded], MANIFEST)
+    one = next(one for one in a_class() if one.student == "ada")
+    one = replace(one, verdicts=tuple(
+        replace(result, verdict=Word.CRASHED, whole=True, facts=(SECRET,)) if result.hidden else result
+        for result in one.verdicts))
+    pages.write(tmp_path, book(one), MANIFEST)
     raw = (tmp_path / "feedback" / "ada.html").read_text("utf-8")
     assert "The hidden checks could not be asked of this file." in raw and SECRET not in raw
     text = Seen(tmp_path / "feedback" / "ada.html").text
-    passed, asked = sum(v["verdict"] == "passed" for v in graded["verdicts"]), len(graded["verdicts"]) - 2
+    passed, asked = sum(result.verdict == "passed" for result in one.verdicts), len(one.verdicts) - 2
     assert f"{passed} of {asked} visible checks passed; the hidden ones could not be asked" in text
     assert "could not be checked" not in text
     # Among the instructor's failures it is one, beside those of visible checks.
-    failures = xml.fromstring(exports.junit([{**graded, "seconds": 0.0}])).iter("failure")
+    failures = xml.fromstring(exports.junit(book(one))).iter("failure")
     assert [failure.text for failure in failures].count(f"crashed\n{SECRET}") == 1
     assert "adano check could be asked" not in Seen(tmp_path / "class.html").text
 
@@ -200,8 +222,8 @@ def test_a_file_padded_beyond_comparing_is_named(tmp_path):
     for name in ("ada", "ken"):
         (tmp_path / "submissions" / name).mkdir(parents=True)
         (tmp_path / "submissions" / name / "ex03_linear.py").write_text(source + "x = 1\n" * 20_000 * (name == "ken"))
-    both = [one for one in a_class() if one["student"] in ("ada", "ken") and one["chapter"] == "ex03_linear"]
-    pages.write(tmp_path, both, MANIFEST)
+    both = [one for one in a_class() if one.student in ("ada", "ken") and one.chapter.stem == "ex03_linear"]
+    pages.write(tmp_path, book(*both), MANIFEST)
     text = Seen(tmp_path / "class.html").text
     assert "Not compared, because" in text and "ken (03 linear)" in text and "ada (03 linear)" not in text
 
@@ -213,12 +235,10 @@ def test_a_missing_file_says_what_was_looked_for_and_what_was_there(run):
 
 
 def test_one_failure_in_several_precisions_is_told_once(tmp_path):
-    one = {"check": "test_forward[float32]", "hidden": False, "verdict": "wrong", "points": 0.0, "of_points": 1.0,
-           "rule": "Linear computes `x @ W.T`, if in<out.", "hint": "Transpose.", "mistake": "",
-           "facts": ["it differs"], "lines": [], "whole": False, "output": "", "seconds": 0.0}
-    graded = {"student": "ada", "chapter": "ex03_linear", "state": "graded", "note": "", "points": 0.0,
-              "of_points": 2.0, "verdicts": [one, {**one, "check": "test_forward[float64]"}]}
-    pages.write(tmp_path, [graded], MANIFEST)
+    one = Result("test_forward[float32]", "", False, 1.0, "Linear computes `x @ W.T`, if in<out.", "Transpose.",
+                 Word.WRONG, facts=("it differs",))
+    both = graded("ada", "ex03_linear", one, replace(one, check="test_forward[float64]"))
+    pages.write(tmp_path, book(both), MANIFEST)
     raw = (tmp_path / "feedback" / "ada.html").read_text("utf-8")
     assert raw.count("it differs") == 1 and "float32, float64" in raw
     assert "Linear computes <code>x @ W.T</code>, if in&lt;out." in raw and "Transpose." in raw
@@ -227,22 +247,21 @@ def test_one_failure_in_several_precisions_is_told_once(tmp_path):
 
 
 def test_what_has_the_same_cause_stands_in_one_card():
-    one = {"check": "test_a", "verdict": "error", "mistake": "", "facts": ["RuntimeError: (6x6 and 4x6)"],
-           "lines": [{"file": "ex03_linear.py", "line": 4, "function": "f", "text": "x @ w"}]}
-    elsewhere = {**one, "check": "test_c", "lines": [{**one["lines"][0], "line": 5}]}
-    named = {**elsewhere, "check": "test_d", "mistake": "Transpose it."}
-    cards = pages._cards([one, {**one, "check": "test_b", "facts": ["RuntimeError: (1x6 and 4x6)"]}, elsewhere,
-                          named, {**named, "check": "test_e", "verdict": "wrong", "lines": []}],
-                         Chapter("ex03_linear"))
-    assert [[card["function"], *(other["function"] for other in card["alike"])] for card in cards] == [
+    line = Line("ex03_linear.py", 4, "f", "x @ w")
+    one = Result("test_a", "", False, 1.0, "", "", Word.ERROR, facts=("RuntimeError: (6x6 and 4x6)",), lines=(line,))
+    elsewhere = replace(one, check="test_c", lines=(replace(line, line=5),))
+    named = replace(elsewhere, check="test_d", mistake="Transpose it.")
+    cards = pages._cards([one, replace(one, check="test_b", facts=("RuntimeError: (1x6 and 4x6)",)), elsewhere,
+                          named, replace(named, check="test_e", verdict=Word.WRONG, lines=())], Chapter("ex03_linear"))
+    assert [[card.result.function, *(other.result.function for other in card.alike)] for card in cards] == [
         ["test_a", "test_b"], ["test_c"], ["test_d", "test_e"]]
 
 
 def test_a_run_without_walls_says_so_on_top(tmp_path):
-    graded = [one for one in a_class() if one["student"] == "ada"]
+    ada = [one for one in a_class() if one.student == "ada"]
     for number, (change, said) in enumerate((({}, False), ({"options": {"walls": False}}, True),
                                              ({"layers": {"no network": False}}, True))):
-        pages.write(tmp_path / str(number), graded, {**MANIFEST, **change})
+        pages.write(tmp_path / str(number), book(*ada), {**MANIFEST, **change})
         text = Seen(tmp_path / str(number) / "class.html").text
         assert ("Not every wall was up." in text) is said
 

@@ -10,8 +10,10 @@ import pytest
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.judge.engine import Grader
-from grader.sandbox.launcher import Launcher
+from grader.sandbox.launcher import WORKER, Launcher, fresh
 from grader.sandbox.process import Ended
+from grader.sandbox.setting import Setting
+from grader.sandbox.submission import AFTER_TIMEOUT, BUDGET
 
 LINEAR = chapters.find("linear")
 SOLUTION = LINEAR.solution.read_text("utf-8")
@@ -27,13 +29,13 @@ def _alive(pid: int) -> bool:
 
 @pytest.fixture(params=[True, False], ids=["fork", "fresh"])
 def launcher(request):
-    launcher = Launcher(fork=request.param)
+    launcher = Launcher(WORKER, fork=request.param)
     yield launcher
     launcher.close()
 
 
 def test_a_worker_that_ends_says_how(launcher):
-    worker = launcher.start("worker")
+    worker = launcher.start(WORKER)
     worker.send("nonsense", name="x")
     with pytest.raises(Ended):
         worker.receive(1, timeout=60)
@@ -41,9 +43,40 @@ def test_a_worker_that_ends_says_how(launcher):
 
 
 def test_an_ended_worker_is_gone(launcher):
-    worker = launcher.start("worker")
+    worker = launcher.start(WORKER)
     worker.end()
     assert not _alive(worker.pid)
+
+
+def test_the_last_words_of_a_process_are_kept(launcher):
+    worker = launcher.start(WORKER)
+    worker.send("nonsense", name="x")
+    with pytest.raises(Ended) as ended:
+        worker.receive(1, timeout=60)
+    assert ended.value.status and "unknown request 'nonsense'" in worker.output()
+
+
+def test_a_process_that_is_hung_up_on_may_end_by_itself():
+    worker = fresh(WORKER, environment={**os.environ, "PYTHONPATH": str(ROOT)}, patience=30)
+    worker.hang_up()
+    worker.send("start", name="", device="cpu")     # to nobody, and no error
+    assert worker.end(kill=False) == 0
+
+
+def test_a_file_that_is_slow_in_every_check_ends_in_time(tmp_path):
+    """Once all its checks together have taken BUDGET times what one may, each gets AFTER_TIMEOUT seconds."""
+    (tmp_path / "ex03_linear.py").write_text(SOLUTION + (
+        "\n\nimport time\n\n\nclass Linear:\n    def __init__(self, *_, **__):\n        time.sleep(60)\n"), "utf-8")
+    limit, count = 1.5, BUDGET + 3
+    with Grader(Setting(timeout=limit)) as grader:
+        checks = [check for check in grader.checks(LINEAR) if "Linear" in check.names][:count]
+        assert len(checks) == count
+        start = time.monotonic()
+        said = [v.facts for v in grader.grade(LINEAR, tmp_path, only=lambda check: check in checks, name_all=False)]
+        took = time.monotonic() - start
+    first, later = [f"no answer within {limit:g} seconds"], [f"no answer within {AFTER_TIMEOUT:g} second"]
+    assert said.count(later) >= 3 and said == [first] * said.index(later) + [later] * said.count(later)
+    assert took < limit * (BUDGET + 1) + AFTER_TIMEOUT * count + 20     # and 20 to start, on a busy machine
 
 
 def test_workers_die_with_the_front_end(tmp_path):
@@ -107,9 +140,10 @@ def test_a_process_that_is_asked_visible_checks_has_no_hidden_ones(tmp_path):
 
 
 def test_the_zygote_has_one_thread_and_no_reference():
-    launcher = Launcher(fork=True)
-    worker = launcher.start("worker")
-    zygote = launcher._zygote.pid
+    launcher = Launcher(WORKER, fork=True)
+    worker = launcher.start(WORKER)
+    with open(f"/proc/{worker.pid}/stat") as stat:
+        zygote = int(stat.read().rpartition(")")[2].split()[1])     # its parent
     assert len(os.listdir(f"/proc/{zygote}/task")) == 1
     worker.end()
     launcher.close()
@@ -117,7 +151,8 @@ def test_the_zygote_has_one_thread_and_no_reference():
 
 
 def test_front_ends_import_no_torch():
-    script = "import grader.engine, grader.report, grader.screen, grader.watch, sys; print('torch' in sys.modules)"
+    names = "judge.engine", "front.report", "front.screen", "front.watch", "classroom.run.grade", "classroom.run.jobs"
+    script = f"import sys, {', '.join(f'grader.{name}' for name in names)}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
 
@@ -126,11 +161,11 @@ def test_inputs_are_the_same_in_every_process(tmp_path):
     """A wrong answer is wrong in the same words, run after run."""
     (tmp_path / "ex03_linear.py").write_text(SOLUTION.replace("y = x @", "y = -x @"), "utf-8")
 
-    def said(**options):
-        with Grader(**options) as grader:
+    def said(setting: Setting = Setting(), **options):      # noqa: B008
+        with Grader(setting, **options) as grader:
             return [v.facts for v in grader.grade(LINEAR, tmp_path)]
     assert said() == said() == said(fork=False)
-    assert said() != said(seed=1)
+    assert said() != said(Setting(seed=1))
 
 
 def test_prints_belong_to_the_check_that_made_them(tmp_path):
