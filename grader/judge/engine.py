@@ -1,4 +1,4 @@
-"""Submission + checks + answer key → verdicts. Every front end calls this, and decides nothing itself."""
+"""A submission's replies → verdicts: the answer key judges them, known mistakes name them, front ends show them."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""The trusted side: what the reference answers, what each mistake answers, and the verdicts.
+"""The trusted side: it asks the reference, keeps what known mistakes have answered, and compares.
 
-It is forked before any submission is loaded, and never loads one: answers reach it as bytes,
-which it decodes without believing them.
+It is a process of its own, which loads the reference and the checks and never a submission or a mistake: their
+answers reach it as bytes, which it decodes without believing them.
 """
 
 import dataclasses

@@ -21,57 +21,64 @@ BACK_DOORS = ("torch.ops", "torch._C", "torch._VF", "torch._refs", "torch._decom
 
 def uses(nodes: list[ast.AST], forbidden: set[str]) -> list[tuple[int, str]]:
     """The (line, name) of every forbidden name in a source, given as its nodes, whatever it was imported as."""
-    alias: dict[str, str] = {}
-    found = set()
-    banned = forbidden.union(BACK_DOORS)
-    things = {id(thing): name for name in forbidden if (thing := _resolve(name)) is not None}
+    names = _Names(nodes, forbidden)
+    return sorted({(node.lineno, banned) for node in nodes for name in names.named_by(node)
+                   if (banned := names.banned(name))})
 
-    def dotted(node) -> str | None:
-        """What a name stands for, such as "torch.nn.Linear"; None if it is no import's."""
-        if isinstance(node, ast.Name):
-            return alias.get(node.id)
-        if isinstance(node, ast.Attribute):
-            base = dotted(node.value)
-            return base and f"{base}.{node.attr}"
-        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-                and node.func.id == "getattr" and len(node.args) >= 2
-                and isinstance(node.args[1], ast.Constant)):
-            base = dotted(node.args[0])
-            return base and f"{base}.{node.args[1].value}"
-        return None
 
-    def look(line: int, name: str | None) -> None:
-        if name in banned or (name and name.startswith(tuple(f"{door}." for door in BACK_DOORS))):
-            found.add((line, name))
-        elif name and id(_resolve(name)) in things:     # the same thing by another way
-            found.add((line, things[id(_resolve(name))]))
+class _Names:
+    """What the names of a source stand for, and which of them are forbidden."""
 
-    # Aliases first, wherever they stand; twice, so that an alias of an alias is resolved.
-    for _ in range(2):
-        for node in nodes:
-            if isinstance(node, ast.Import):
-                for name in node.names:
-                    top = name.name.partition(".")[0]
-                    alias[name.asname or top] = name.name if name.asname else top
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for name in node.names:
-                    if name.name == "*":
-                        alias.update({ban.rpartition(".")[2]: ban for ban in banned
-                                      if ban.rpartition(".")[0] == node.module})
-                    else:
-                        alias[name.asname or name.name] = f"{node.module}.{name.name}"
-            elif isinstance(node, ast.Assign) and (value := dotted(node.value)):
-                alias.update({t.id: value for t in node.targets if isinstance(t, ast.Name)})
-    for node in nodes:
+    def __init__(self, nodes: list[ast.AST], forbidden: set[str]):
+        self._all = forbidden.union(BACK_DOORS)
+        self._things = {id(thing): name for name in forbidden if (thing := _resolve(name)) is not None}
+        self._alias: dict[str, str] = {}
+        for _ in range(2):      # wherever they stand; twice, so that an alias of an alias is resolved
+            for node in nodes:
+                self._learn(node)
+
+    def _learn(self, node: ast.AST) -> None:
+        """Keep what an import or an assignment calls otherwise."""
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                top = name.name.partition(".")[0]
+                self._alias[name.asname or top] = name.name if name.asname else top
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for name in node.names:
+                if name.name == "*":
+                    self._alias.update({ban.rpartition(".")[2]: ban for ban in self._all
+                                        if ban.rpartition(".")[0] == node.module})
+                else:
+                    self._alias[name.asname or name.name] = f"{node.module}.{name.name}"
+        elif isinstance(node, ast.Assign) and (value := self._dotted(node.value)):
+            self._alias.update({target.id: value for target in node.targets if isinstance(target, ast.Name)})
+
+    def _dotted(self, node: ast.AST) -> str | None:
+        """What an expression stands for, such as "torch.nn.Linear"; None if it is no import's."""
+        match node:
+            case ast.Name():
+                return self._alias.get(node.id)
+            case ast.Attribute():
+                base, name = self._dotted(node.value), node.attr
+            case ast.Call(func=ast.Name(id="getattr"), args=[of, ast.Constant(value=name), *_]):
+                base = self._dotted(of)
+            case _:
+                return None
+        return base and f"{base}.{name}"
+
+    def named_by(self, node: ast.AST) -> list[str | None]:
+        """The dotted names that a node speaks of."""
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for name in node.names:
-                look(node.lineno, f"{node.module}.{name.name}")
-        elif isinstance(node, ast.Import):
-            for name in node.names:
-                look(node.lineno, name.name)
-        elif isinstance(node, (ast.Attribute, ast.Name, ast.Call)):
-            look(node.lineno, dotted(node))
-    return sorted(found)
+            return [f"{node.module}.{name.name}" for name in node.names]
+        if isinstance(node, ast.Import):
+            return [name.name for name in node.names]
+        return [self._dotted(node)] if isinstance(node, (ast.Attribute, ast.Name, ast.Call)) else []
+
+    def banned(self, name: str | None) -> str | None:
+        """The forbidden name that this one is, or is another way to."""
+        if name in self._all or (name and name.startswith(tuple(f"{door}." for door in BACK_DOORS))):
+            return name
+        return self._things.get(id(_resolve(name))) if name else None
 
 
 class ForbiddenUse(BaseException):

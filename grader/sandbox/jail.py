@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from grader.course.chapters import ROOT, chapters
@@ -240,42 +241,16 @@ def probe(launcher) -> dict[str, bool]:
 
 def attempts(secrets: list[str]) -> dict[str, bool]:
     """Try, in a worker, what each layer forbids. {layer: whether all of it was refused}."""
-    def memory_of(pid: int) -> None:
-        open(f"/proc/{pid}/mem", "rb").close()
-
-    def write(folder: str) -> None:
-        path = Path(folder, f"written-{os.getpid()}")
-        path.touch()
-        path.unlink()
-
-    def lock(path: str) -> None:
-        import fcntl
-        with open(path) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-    def watch(folder: str) -> None:
-        if (number := ctypes.CDLL(None, use_errno=True).inotify_init()) < 0:
-            raise OSError(ctypes.get_errno(), f"{folder} cannot be watched")
-        os.close(number)
-
-    def fill() -> None:
-        with open(os.path.join(SCRATCH, "fill"), "wb") as file:
-            for _ in range(2 * FILES >> 20):
-                file.write(bytes(1 << 20))
-        os.remove(file.name)
+    folders = ["/tmp", "/dev/shm", os.getcwd(), os.path.dirname(os.getcwd()), str(ROOT / "grader"), sys.prefix, "/"]
     tried = {
         "no network": [lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: socket.socket(socket.AF_UNIX)],
-        "no file but its own": [*(lambda path=path: open(path).close() for path in secrets),
-                                lambda: memory_of(os.getppid())],
-        "nothing written but in a folder of its own": [
-            lambda folder=folder: write(folder)
-            for folder in ("/tmp", "/dev/shm", os.getcwd(), os.path.dirname(os.getcwd()), str(ROOT / "grader"),
-                           sys.prefix, "/")],
+        "no file but its own": [partial(_open, path) for path in (*secrets, f"/proc/{os.getppid()}/mem")],
+        "nothing written but in a folder of its own": [partial(_write, folder) for folder in folders],
         "no new process": [lambda: os.fork() or os._exit(0), lambda: os.execv("/bin/true", ["true"])],
         "no signal to others": [lambda: os.kill(os.getppid(), 0), lambda: os.kill(-1, 0)],
         "no shared memory": [lambda: mmap.mmap(-1, 1 << 20), lambda: os.memfd_create("shared")],
-        "no lock or watch on a file": [lambda: lock(sys.executable), lambda: watch(sys.prefix)],
-        "little disk": [fill],
+        "no lock or watch on a file": [_lock, _watch],
+        "little disk": [_fill],
         "little memory": [lambda: bytearray(1 << 40), lambda: bytearray(6 << 30)],
     }
     return {layer: all(map(_refused, acts)) for layer, acts in tried.items()}
@@ -287,3 +262,32 @@ def _refused(act) -> bool:
     except (OSError, MemoryError):
         return True
     return False
+
+
+def _open(path: str) -> None:
+    open(path, "rb").close()
+
+
+def _write(folder: str) -> None:
+    path = Path(folder, f"written-{os.getpid()}")
+    path.touch()
+    path.unlink()
+
+
+def _lock() -> None:
+    import fcntl
+    with open(sys.executable) as file:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def _watch() -> None:
+    if (number := ctypes.CDLL(None, use_errno=True).inotify_init()) < 0:
+        raise OSError(ctypes.get_errno(), "nothing can be watched")
+    os.close(number)
+
+
+def _fill() -> None:
+    with open(os.path.join(SCRATCH, "fill"), "wb") as file:
+        for _ in range(2 * FILES >> 20):
+            file.write(bytes(1 << 20))
+    os.remove(file.name)

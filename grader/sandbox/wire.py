@@ -48,56 +48,46 @@ class Branch:
 
 def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
     """An answer as a JSON tree and the bytes of its tensors."""
-    body, count = bytearray(), 0
-    above: list[int] = []
+    encoder = _Encoder(input_storages)
+    tree = encoder.node(answer)
+    return tree, bytes(encoder.body)
 
-    def walk(x):
-        nonlocal count
-        count += 1
+
+class _Encoder:
+    """One answer on its way to the wire: the bytes of its tensors, and how many values it has had."""
+
+    def __init__(self, input_storages):
+        self.body, self._count, self._storages = bytearray(), 0, input_storages
+        self._above: list[int] = []         # the containers that lie around the one at hand
+
+    def node(self, x) -> dict:
+        self._count += 1
         kind = type(x)
-        if count > MAX_NODES:
+        if self._count > MAX_NODES:
             return _other(f"more than {MAX_NODES:,} values")
-        if x is None:
-            return {"kind": "none"}
-        if kind is bool:
-            return {"kind": "bool", "value": x}
-        # A subclass, such as numpy.float64 or an IntEnum, counts as what it is a kind of; its
-        # base's own methods read it, so that nothing of it is called.
-        if issubclass(kind, int):
-            if int.bit_length(x) > MAX_DIGITS * math.log2(10):
-                return _other(f"an integer of more than {MAX_DIGITS:,} digits")
-            return {"kind": "int", "value": int.__repr__(x)}
-        if issubclass(kind, float):
-            return {"kind": "float", "value": float.hex(x)}
-        if issubclass(kind, str) or kind in (torch.dtype, torch.device):
-            text = str.__str__(x) if issubclass(kind, str) else str(x)
-            if len(text) > MAX_TEXT:
-                return _other(f"a string of {len(text):,} characters")
-            return {"kind": "str", "value": text}
-        if kind is bytes:
-            if len(x) > MAX_TEXT:
-                return _other(f"{len(x):,} bytes")
-            return {"kind": "bytes", "value": x.hex()}
+        if value := _value(x, kind):
+            return value
         if kind in (list, tuple, torch.Size, dict, OrderedDict):
-            if id(x) in above:
-                return _other("a container that contains itself")
-            if len(above) >= MAX_DEPTH:
-                return _other(f"containers nested more than {MAX_DEPTH} deep")
-            above.append(id(x))
-            if kind in (dict, OrderedDict):
-                items = [[_label(key), walk(value)] for key, value in dict.items(x)]
-                node = {"kind": "dict", "items": items}
-            else:
-                node = {"kind": "list" if kind is list else "tuple",
-                        "items": [[f"[{i}]", walk(value)] for i, value in enumerate(x)]}
-            above.pop()
-            return node
+            return self._container(x, kind)
         if kind in (torch.Tensor, torch.nn.Parameter):
-            return tensor(x)
+            return self._tensor(x)
         return _other(describe(x))
 
-    def tensor(x):
-        nonlocal body
+    def _container(self, x, kind: type) -> dict:
+        if id(x) in self._above:
+            return _other("a container that contains itself")
+        if len(self._above) >= MAX_DEPTH:
+            return _other(f"containers nested more than {MAX_DEPTH} deep")
+        self._above.append(id(x))
+        if kind in (dict, OrderedDict):
+            node = {"kind": "dict", "items": [[_label(key), self.node(value)] for key, value in dict.items(x)]}
+        else:
+            node = {"kind": "list" if kind is list else "tuple",
+                    "items": [[f"[{i}]", self.node(value)] for i, value in enumerate(x)]}
+        self._above.pop()
+        return node
+
+    def _tensor(self, x) -> dict:
         requires_grad, x = x.requires_grad, torch.Tensor.detach(x)      # whatever methods it was given
         name = str(x.dtype).removeprefix("torch.")
         if x.layout != torch.strided:
@@ -106,18 +96,41 @@ def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
             return _other("a tensor on the meta device, which has no numbers")
         if name not in DTYPES:
             return _other(f"a tensor of dtype {x.dtype}")
-        if x.numel() * x.element_size() > MAX_TENSOR or len(body) > MAX_BODY - MAX_TENSOR:
+        if x.numel() * x.element_size() > MAX_TENSOR or len(self.body) > MAX_BODY - MAX_TENSOR:
             return _other(f"a tensor of shape {tuple(x.shape)}, too large for an answer")
         # a clone: one number with an odd stride counts as contiguous, and cannot be viewed as bytes
         data = x.resolve_conj().resolve_neg().cpu().reshape(-1)
         data = data.clone(memory_format=torch.contiguous_format)
-        node = {"kind": "tensor", "dtype": name, "shape": list(x.shape), "at": len(body),
+        node = {"kind": "tensor", "dtype": name, "shape": list(x.shape), "at": len(self.body),
                 "device": x.device.type, "requires_grad": requires_grad,
-                "aliases_input": x.untyped_storage().data_ptr() in input_storages}
-        body += data.view(torch.uint8).numpy().tobytes()
+                "aliases_input": x.untyped_storage().data_ptr() in self._storages}
+        self.body += data.view(torch.uint8).numpy().tobytes()
         return node
 
-    return walk(answer), bytes(body)
+
+def _value(x, kind: type) -> dict | None:
+    """A value without parts; None where it has some, or is none that can be sent.
+
+    A subclass, such as numpy.float64 or an IntEnum, counts as what it is a kind of; its base's own methods read it,
+    so that nothing of it is called.
+    """
+    if x is None:
+        return {"kind": "none"}
+    if kind is bool:
+        return {"kind": "bool", "value": x}
+    if issubclass(kind, int):
+        if int.bit_length(x) > MAX_DIGITS * math.log2(10):
+            return _other(f"an integer of more than {MAX_DIGITS:,} digits")
+        return {"kind": "int", "value": int.__repr__(x)}
+    if issubclass(kind, float):
+        return {"kind": "float", "value": float.hex(x)}
+    if issubclass(kind, str) or kind in (torch.dtype, torch.device):
+        text = str.__str__(x) if issubclass(kind, str) else str(x)
+        return {"kind": "str", "value": text} if len(text) <= MAX_TEXT else _other(
+            f"a string of {len(text):,} characters")
+    if kind is bytes:
+        return {"kind": "bytes", "value": x.hex()} if len(x) <= MAX_TEXT else _other(f"{len(x):,} bytes")
+    return None
 
 
 def _other(words: str) -> dict:
@@ -149,54 +162,81 @@ def describe(x) -> str:
 
 def decode(tree, body: bytes) -> Leaf | Branch:
     """The answer that `encode` wrote; FrameError where it could not have written it."""
-    count = used = 0
+    decoder = _Decoder(body)
+    answer = decoder.node(tree, 0)
+    if decoder.used != len(body):
+        raise FrameError(f"{len(body) - decoder.used:,} bytes came that belong to no tensor")
+    return answer
 
-    def tensor(node):
-        """Tensors lie one behind the other, so that few bytes cannot become many."""
-        nonlocal used
-        leaf = _tensor(node, body, used)
-        used += leaf.value.numel() * leaf.value.element_size()
-        return leaf
 
-    def walk(node, depth):
-        nonlocal count
-        count += 1
-        if count > MAX_NODES + 1 or depth > MAX_DEPTH + 1:
+class _Decoder:
+    """One answer as it is read: how many values and how many bytes it has had."""
+
+    def __init__(self, body: bytes):
+        self.used, self._body, self._count = 0, body, 0
+
+    def node(self, node, depth: int) -> Leaf | Branch:
+        self._count += 1
+        if self._count > MAX_NODES + 1 or depth > MAX_DEPTH + 1:
             raise FrameError("the answer is too large or nested too deep")
         kind = _get(node, "kind", str)
         if kind in ("list", "tuple", "dict"):
-            items = {}
-            for item in _get(node, "items", list):
-                if type(item) is not list or len(item) != 2 or type(item[0]) is not str:
-                    raise FrameError("an item is not a pair of a label and a value")
-                if item[0] in items or len(item[0]) > MAX_LABEL:
-                    raise FrameError("two items have the same label, or one label is too long")
-                items[item[0]] = walk(item[1], depth + 1)
-            return Branch(kind, items)
-        if kind == "tensor":
-            return tensor(node)
-        if kind == "none":
-            return Leaf(kind)
-        if kind == "bool":
-            return Leaf(kind, _get(node, "value", bool))
-        text = _get(node, "value", str)
-        if kind in ("str", "other"):
-            return Leaf(kind, text)
-        try:
-            if kind == "int" and len(text) <= MAX_DIGITS + 1:
-                return Leaf(kind, int(text))
-            if kind == "float" and len(text) <= 64:
-                return Leaf(kind, float.fromhex(text))
-            if kind == "bytes":
-                return Leaf(kind, bytes.fromhex(text))
-        except (ValueError, OverflowError):
-            pass
-        raise FrameError(f"this is no {kind[:20]}: {text[:40]!r}")
+            return Branch(kind, self._items(_get(node, "items", list), depth + 1))
+        return self._tensor(node) if kind == "tensor" else _leaf(node, kind)
 
-    answer = walk(tree, 0)
-    if used != len(body):
-        raise FrameError(f"{len(body) - used:,} bytes came that belong to no tensor")
-    return answer
+    def _items(self, items: list, depth: int) -> dict:
+        found = {}
+        for item in items:
+            if type(item) is not list or len(item) != 2 or type(item[0]) is not str:
+                raise FrameError("an item is not a pair of a label and a value")
+            if item[0] in found or len(item[0]) > MAX_LABEL:
+                raise FrameError("two items have the same label, or one label is too long")
+            found[item[0]] = self.node(item[1], depth)
+        return found
+
+    def _tensor(self, node) -> Leaf:
+        """Tensors lie one behind the other, so that few bytes cannot become many."""
+        dtype = DTYPES.get(_get(node, "dtype", str))
+        shape, at = _get(node, "shape", list), _get(node, "at", int)
+        if dtype is None or len(shape) > 64 or any(type(n) is not int or not 0 <= n <= MAX_TENSOR for n in shape):
+            raise FrameError("a tensor has an unknown dtype or an impossible shape")
+        size = math.prod(shape) * dtype.itemsize
+        if size > MAX_TENSOR or at + size > len(self._body):
+            raise FrameError("a tensor reaches past the bytes that were sent")
+        if at != self.used:
+            raise FrameError("a tensor does not begin where the one before it ends")
+        self.used += size
+        value = _numbers(self._body[at:at + size], dtype).reshape(shape)
+        return Leaf("tensor", value, _get(node, "device", str)[:20],
+                    _get(node, "requires_grad", bool), _get(node, "aliases_input", bool))
+
+
+def _numbers(data: bytes, dtype: torch.dtype) -> torch.Tensor:
+    """The numbers that these bytes are."""
+    if dtype == torch.bool and any(byte > 1 for byte in set(data)):
+        raise FrameError("a bool that is neither 0 nor 1")
+    return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
+
+
+def _leaf(node, kind: str) -> Leaf:
+    """A value without parts."""
+    if kind == "none":
+        return Leaf(kind)
+    if kind == "bool":
+        return Leaf(kind, _get(node, "value", bool))
+    text = _get(node, "value", str)
+    if kind in ("str", "other"):
+        return Leaf(kind, text)
+    try:
+        if kind == "int" and len(text) <= MAX_DIGITS + 1:
+            return Leaf(kind, int(text))
+        if kind == "float" and len(text) <= 64:
+            return Leaf(kind, float.fromhex(text))
+        if kind == "bytes":
+            return Leaf(kind, bytes.fromhex(text))
+    except (ValueError, OverflowError):
+        pass
+    raise FrameError(f"this is no {kind[:20]}: {text[:40]!r}")
 
 
 def plain(answer: Leaf | Branch):
@@ -205,26 +245,6 @@ def plain(answer: Leaf | Branch):
         return answer.value
     items = {label: plain(item) for label, item in answer.items.items()}
     return items if answer.kind == "dict" else {"list": list, "tuple": tuple}[answer.kind](items.values())
-
-
-def _tensor(node, body: bytes, begin: int) -> Leaf:
-    dtype = DTYPES.get(_get(node, "dtype", str))
-    shape, at = _get(node, "shape", list), _get(node, "at", int)
-    if dtype is None or len(shape) > 64 or any(type(n) is not int or n < 0 for n in shape):
-        raise FrameError("a tensor has an unknown dtype or an impossible shape")
-    size = math.prod(shape) * dtype.itemsize
-    if size > MAX_TENSOR or at + size > len(body):
-        raise FrameError("a tensor reaches past the bytes that were sent")
-    if at != begin:
-        raise FrameError("a tensor does not begin where the one before it ends")
-    if any(n > MAX_TENSOR for n in shape):
-        raise FrameError("a tensor has an impossible shape")
-    data = bytearray(body[at:at + size])
-    if dtype == torch.bool and any(byte > 1 for byte in set(data)):
-        raise FrameError("a bool that is neither 0 nor 1")
-    value = torch.frombuffer(data, dtype=dtype) if size else torch.empty(0, dtype=dtype)
-    return Leaf("tensor", value.reshape(shape), _get(node, "device", str)[:20],
-                _get(node, "requires_grad", bool), _get(node, "aliases_input", bool))
 
 
 def _get(node, key: str, kind: type):

@@ -107,22 +107,19 @@ def _reap(pid: int, kill: bool) -> int:
 
     Without kill it is given a moment to end by itself.
     """
-    if kill:
-        _kill(pid)
-    for wait in (0, 0.002, 0.01, 0.05, 0.2, None):
-        if wait is None:
-            _kill(pid)
-        else:
+    try:
+        for wait in () if kill else (0, 0.002, 0.01, 0.05, 0.2):
             time.sleep(wait)
-        try:
-            done, status = os.waitpid(pid, 0 if wait is None else os.WNOHANG)
-        except ChildProcessError:       # a child of an earlier zygote
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                break
+        else:
             _kill(pid)
-            return -signal.SIGKILL
-        if done:
-            _kill(pid)      # whatever it started
-            return os.waitstatus_to_exitcode(status)
-    return 0
+            _, status = os.waitpid(pid, 0)
+    except ChildProcessError:       # a child of an earlier zygote
+        status = signal.SIGKILL
+    _kill(pid)      # whatever it started
+    return os.waitstatus_to_exitcode(status)
 
 
 def _kill(pid: int) -> None:

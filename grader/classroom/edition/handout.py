@@ -18,7 +18,7 @@ import jinja2
 
 from grader.author import links
 from grader.classroom.edition import leaks
-from grader.course import chapters, stubs
+from grader.course import chapters, checks, stubs
 from grader.course.chapters import ROOT, Chapter, CourseError
 from grader.judge import record
 from grader.judge.engine import Grader
@@ -75,8 +75,8 @@ def _copy(draft: Path, chosen: list[Chapter], given: list[Chapter]) -> None:
               and (not re.match(r"\d\d(?!\d)", path.name) or path.name[:2] in numbers)]
     for chapter in chosen:
         files += [chapter.tests(), chapter.notebook]
-        needed = re.findall(r'@needs\("(\w+)"\)', chapter.tests().read_text("utf-8"))
-        files += [ROOT / f"requirements-{package}.txt" for package in needed]
+        needed = {check.needs for check in checks.collect(chapter.tests(), chapter.stem, hidden=False)} - {None}
+        files += [ROOT / f"requirements-{package}.txt" for package in sorted(needed)]
         files += [chapter.solution, chapter.mistakes] if chapter in given else []
     for path in files:
         if path.exists():
