@@ -441,6 +441,45 @@ def test_ctrl_c_leaves_what_is_done_and_nothing_else(tmp_path):
                   if path.is_file()) == ["ada", "grace"]
 
 
+def _with_temporary_files_in(folder: Path) -> list[int]:
+    """The processes that were told to keep their temporary files there."""
+    found, wanted = [], f"TMPDIR={folder}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
+def test_where_the_run_is_killed_its_jobs_end(tmp_path):
+    started = tmp_path / "started"
+    _folder(tmp_path / "in" / "linus", {"ex03_linear.py": RIGHT[LINEAR] + (
+        f"\nimport time\nopen({str(started)!r}, 'w').close()\ntime.sleep(300)\n")})
+    out = (tmp_path / "out").resolve()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "grader", "grade", tmp_path / "in", "--out", out, "--chapters", "3",
+         "--timeout", "300", "--no-jail"], cwd=ROOT, stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while not started.exists():
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.05)
+    assert len(_with_temporary_files_in(out / "scratch")) >= 3      # the job, its zygote, the worker that sleeps
+    process.kill()
+    process.wait()
+    end = time.monotonic() + 30
+    while left := _with_temporary_files_in(out / "scratch"):
+        assert time.monotonic() < end, left
+        time.sleep(0.1)
+
+
+def test_what_a_job_said_last_is_told(tmp_path):
+    setting = Setting()
+    object.__setattr__(setting, "timeout", -1.0)        # as no Setting can be made, there or here
+    with pytest.raises(jobs.Died, match=r"(?s)ended with 1 .*timeout must be above 0 seconds, got -1"):
+        jobs.Job(setting, tmp_path).ask("plan", 120, stems=[])
+
+
 def test_a_regrade_keeps_the_old_cells_and_says_what_changed(graded, tmp_path):
     _, out = _copy_of(graded, tmp_path)
     right = _cell(out, "ada", LINEAR)

@@ -57,7 +57,7 @@ def four_times(x: torch.Tensor) -> torch.Tensor:
     return twice(twice(x))
     # END SOLUTION
 '''
-FIRST_CHECKS = '''from grader import raises
+FIRST_CHECKS = '''from grader import needs, raises
 
 
 def test_twice(impl, draw):
@@ -76,6 +76,7 @@ def test_sign(impl, draw):
     return impl.twice(-draw.uniform(3))
 
 
+@needs('numpy')
 def test_refuses(impl, draw):
     """refuses wants n above 0.
 
@@ -163,6 +164,7 @@ FILES = {
         "See [lesson\n02](02_last.ipynb).\n\n</details>", "twice(1)"),
     "notebooks/02_last.ipynb": _lesson("# Last", "twice(1)"),
     "assets/map/01.svg": "<svg/>", "assets/map/02.svg": "<svg/>", "assets/draw.py": "", "assets/plain.txt": "plain",
+    "requirements-numpy.txt": "numpy", "requirements-dev.txt": "ruff",
 }
 
 
@@ -219,10 +221,11 @@ def test_it_holds_what_a_student_needs_and_no_answers(built):
     files = set(_contents(built))
     assert {"README.md", "Makefile", "requirements.txt", "pyproject.toml", "LICENSE", "exercises/ex01_first.py",
             "stubs/ex01_first.py", "key/ex01_first.key", "key/ex02_last.key", "tests/test_ex02_last.py",
-            "notebooks/01_first.ipynb", "assets/map/02.svg", "assets/plain.txt", "grader/engine.py"} <= files
+            "notebooks/01_first.ipynb", "assets/map/02.svg", "assets/plain.txt", "grader/judge/engine.py",
+            "requirements-numpy.txt"} <= files
     assert not [name for name in files if name.startswith(("solutions/", "tests/hidden", "tests/mistakes",
                                                            "grader/classroom"))]
-    assert "assets/draw.py" not in files
+    assert not files & {"assets/draw.py", "requirements-dev.txt"}
     assert (built / "exercises/ex01_first.py").read_text() == chapters.make_stub(FIRST)
 
 
