@@ -13,6 +13,7 @@ from solutions.ex08_feedforward import MLP, SwiGLU
 from solutions.ex09_attention import MultiHeadAttention
 from solutions.ex10_grouped_query_attention import GroupedQueryAttention
 from solutions.ex12_block import CrossBlock, PostNormBlock, PreNormBlock, scaled_residual_init
+from tests.course.close import assert_close
 
 BATCH, SEQ, WIDTH, HEADS, HIDDEN = 2, 6, 24, 4, 40
 
@@ -51,18 +52,18 @@ def copied(pairs) -> None:
             mine.copy_(its)
 
 
-def assert_same_both_ways(my_call, its_call, inputs, my_parameters, its_parameters, **tolerance):
+def assert_same_both_ways(my_call, its_call, inputs, my_parameters, its_parameters):
     """Outputs agree, and so do the gradients of every input and every parameter."""
     mine = [x.clone().requires_grad_() for x in inputs]
     theirs = [x.clone().requires_grad_() for x in inputs]
     my_y, its_y = my_call(*mine), its_call(*theirs)
-    torch.testing.assert_close(my_y, its_y, **tolerance)
+    assert_close(my_y, its_y)
     pull = torch.randn_like(its_y)
     my_grads = torch.autograd.grad(my_y, [*mine, *my_parameters], pull)
     its_grads = torch.autograd.grad(its_y, [*theirs, *its_parameters], pull)
     assert all(grad.abs().max() > 1e-6 for grad in its_grads[:len(inputs)])
     for ours, other in zip(my_grads, its_grads, strict=True):
-        torch.testing.assert_close(ours, other, **tolerance)
+        assert_close(ours, other)
 
 
 def masks():
@@ -103,8 +104,8 @@ def test_a_block_is_torchs_encoder_layer(norm_first, activation, mask):
     three = [mine.attention.q_proj, mine.attention.k_proj, mine.attention.v_proj]
     ours = torch.autograd.grad(mine(x, mask=my_mask), [m.weight for m in three] + [m.bias for m in three], pull)
     other = torch.autograd.grad(its(x, **its_mask), [its_in, its_bias], pull)
-    torch.testing.assert_close(torch.cat(ours[:3]), other[0])
-    torch.testing.assert_close(torch.cat(ours[3:]), other[1])
+    assert_close(torch.cat(ours[:3]), other[0])
+    assert_close(torch.cat(ours[3:]), other[1])
 
 
 @pytest.mark.parametrize("context_length", [SEQ, 9])
@@ -166,9 +167,9 @@ def test_pre_norm_block_is_llamas():
     config = LlamaConfig(hidden_size=WIDTH, intermediate_size=HIDDEN, num_attention_heads=HEADS,
                          num_key_value_heads=2, head_dim=8, num_hidden_layers=1, rms_norm_eps=1e-3,
                          max_position_embeddings=64, attn_implementation="eager")
-    its = shaken(LlamaDecoderLayer(config, layer_idx=0))
+    its = shaken(LlamaDecoderLayer(config, layer_idx=0)).float()           # its norm and angles are float32
     attention = GroupedQueryAttention(WIDTH, HEADS, 2, head_dim=8, rope=RoPE(8, 64))
-    mine = PreNormBlock(RMSNorm(WIDTH, 1e-3), attention, RMSNorm(WIDTH, 1e-3), SwiGLU(WIDTH, HIDDEN)).double()
+    mine = PreNormBlock(RMSNorm(WIDTH, 1e-3), attention, RMSNorm(WIDTH, 1e-3), SwiGLU(WIDTH, HIDDEN))
     pairs = [*parts_of(mine.norm1, its.input_layernorm), *parts_of(mine.norm2, its.post_attention_layernorm),
              *((getattr(attention, name).weight, getattr(its.self_attn, name).weight)
                for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
@@ -178,15 +179,15 @@ def test_pre_norm_block_is_llamas():
     copied(pairs)
     assert len(pairs) == len(list(mine.parameters())) == len(list(its.parameters()))
     positions = torch.randint(50, (BATCH, SEQ))
-    hidden = torch.full((SEQ, SEQ), float("-inf"), dtype=torch.float64).triu(1)[None, None]
+    hidden = torch.full((SEQ, SEQ), float("-inf")).triu(1)[None, None]
 
     def its_call(x):
         tables = LlamaRotaryEmbedding(config)(x, positions)
         y = its(x, attention_mask=hidden, position_embeddings=tables)
         return y[0] if isinstance(y, tuple) else y
 
-    assert_same_both_ways(lambda x: mine(x, positions=positions), its_call, [randn(BATCH, SEQ, WIDTH)],
-                          *zip(*pairs), rtol=1e-4, atol=1e-4)       # its norm and angles are float32
+    assert_same_both_ways(lambda x: mine(x, positions=positions), its_call, [randn(BATCH, SEQ, WIDTH).float()],
+                          *zip(*pairs))
 
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
