@@ -32,4 +32,5 @@ def assert_as_near(mine, theirs, exact) -> None:
     """
     assert mine.dtype == theirs.dtype and mine.shape == theirs.shape == exact.shape and exact.dtype == torch.float64
     errors = [float((x.detach() - exact.detach()).norm()) for x in (mine, theirs)]
+    print(f"errs {errors[0] / errors[1]:.2f} times as much")
     assert errors[0] <= 2 * errors[1], errors

@@ -16,7 +16,7 @@ from solutions.ex17_flash_attention import (
     merge,
     split_decode,
 )
-from tests.course.close import assert_close
+from tests.course.close import assert_as_near, assert_close
 
 # heads, kv_heads, queries, keys, head_dim, value_dim, causal, block_q, block_k
 CASES = [(4, 4, 65, 65, 16, 16, False, 64, 64), (4, 2, 130, 130, 16, 16, True, 64, 64),
@@ -49,7 +49,7 @@ def scores_of(q, k, causal):
 @EVERY_CASE
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_forward_is_torchs(case, dtype):
-    """Within 1e-5 in float32, as promised; lse by torch.logsumexp over all scores."""
+    """lse is that of torch.logsumexp over all scores."""
     (q, k, v), (causal, *blocks) = given(case, dtype)
     out, lse = flash_attention(q, k, v, causal, *blocks)
     assert_close(out, torchs(q, k, v, causal))
@@ -58,14 +58,15 @@ def test_forward_is_torchs(case, dtype):
 
 @EVERY_CASE
 def test_gradients_are_torchs(case):
-    """Within 1e-5 in float32."""
+    """In float32, against float64's. As one row: a query that sees one key has no gradient."""
     inputs, (causal, *blocks) = given(case)
     answers, pull = [], torch.randn(2, case[0], case[2], case[5])
-    for attention in (lambda *x: FlashAttention.apply(*x, causal, *blocks), lambda *x: torchs(*x, causal)):
-        leaves = [x.clone().requires_grad_() for x in inputs]
-        answers.append(torch.autograd.grad(attention(*leaves), leaves, pull))
+    for attention, dtype in ((lambda *x: FlashAttention.apply(*x, causal, *blocks), torch.float32),
+                             (lambda *x: torchs(*x, causal), torch.float64)):
+        leaves = [x.to(dtype, copy=True).requires_grad_() for x in inputs]
+        answers.append(torch.autograd.grad(attention(*leaves), leaves, pull.to(dtype)))
     for mine, theirs in zip(*answers):
-        assert_close(mine, theirs)
+        assert_close([mine], [theirs])
 
 
 @EVERY_CASE
@@ -79,7 +80,7 @@ def test_gradients_by_differences(case):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_rounds_once(dtype):
-    """out is as close to the exact one as one rounding allows, gradients as close as rounding out makes them."""
+    """out is as close to the exact one as one rounding allows, gradients are as close as torch's."""
     (q, k, v), (causal, *blocks) = given(CASES[1], dtype)
     leaves = [x.requires_grad_() for x in (q, k, v)]
     out = FlashAttention.apply(*leaves, causal, *blocks)
@@ -87,10 +88,10 @@ def test_half_precision_rounds_once(dtype):
     exact = torchs(*exact_leaves, causal)
     pull = torch.randn(out.shape).to(dtype)
     assert_close(out, exact)
-    theirs = torch.autograd.grad(exact, exact_leaves, pull.double())
-    for mine, right in zip(torch.autograd.grad(out, leaves, pull), theirs):
-        assert mine.dtype == dtype
-        assert_close(mine, right)
+    theirs = torch.autograd.grad(torchs(*leaves, causal), leaves, pull)
+    right = torch.autograd.grad(exact, exact_leaves, pull.double())
+    for three in zip(torch.autograd.grad(out, leaves, pull), theirs, right):
+        assert_as_near(*three)
 
 
 def test_backward_equals_autograd_through_the_tiles():
