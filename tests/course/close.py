@@ -1,7 +1,8 @@
 """How the course's own tests compare numbers that are equal but for rounding: in the grader's unit, by its table.
 
 Rounding may take a quarter of what the table allows, as in test_tolerances.py: then a test is green on every
-processor. What says more is mended by better conditioned inputs, by float64, or by comparing with float64.
+processor. What says more is mended by better conditioned inputs, by float64, or by comparing with float64. Other
+processors' rounding is asked for by ATEN_CPU_CAPABILITY=default (or avx2) and MKL_CBWR=COMPATIBLE in the environment.
 """
 
 import torch
