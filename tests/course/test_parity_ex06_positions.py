@@ -58,7 +58,7 @@ def test_alibi_last_row_is_mpts(heads):
     assert_close(ours.alibi_bias(heads, 1, 9), theirs)
 
 
-@pytest.mark.parametrize("seq_len, d_model", [(1, 4), (50, 8), (40, 512)])
+@pytest.mark.parametrize("seq_len, d_model", [(1, 4), (50, 8), (12, 512)])
 def test_sinusoids_are_two_libraries_up_to_order_and_base(seq_len, d_model):
     """M2M-100 puts all sines first and divides by d/2 − 1: another order, another base."""
     theirs = M2M100SinusoidalPositionalEmbedding.get_embedding(seq_len, d_model)
