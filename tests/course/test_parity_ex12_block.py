@@ -52,18 +52,18 @@ def copied(pairs) -> None:
             mine.copy_(its)
 
 
-def assert_same_both_ways(my_call, its_call, inputs, my_parameters, its_parameters):
+def assert_same_both_ways(my_call, its_call, inputs, my_parameters, its_parameters, dtype=torch.float64):
     """Outputs agree, and so do the gradients of every input and every parameter."""
     mine = [x.clone().requires_grad_() for x in inputs]
     theirs = [x.clone().requires_grad_() for x in inputs]
     my_y, its_y = my_call(*mine), its_call(*theirs)
-    assert_close(my_y, its_y)
+    assert_close(my_y.to(dtype), its_y)
     pull = torch.randn_like(its_y)
     my_grads = torch.autograd.grad(my_y, [*mine, *my_parameters], pull)
     its_grads = torch.autograd.grad(its_y, [*theirs, *its_parameters], pull)
     assert all(grad.abs().max() > 1e-6 for grad in its_grads[:len(inputs)])
     for ours, other in zip(my_grads, its_grads, strict=True):
-        assert_close(ours, other)
+        assert_close(ours.to(dtype), other)
 
 
 def masks():
@@ -162,14 +162,15 @@ def test_pre_norm_block_is_gpt2s():
     assert_same_both_ways(mine, its_call, [randn(BATCH, SEQ, WIDTH)], *zip(*pairs))
 
 
+@pytest.mark.usefixtures("float64_norms")
 def test_pre_norm_block_is_llamas():
     torch.manual_seed(0)
     config = LlamaConfig(hidden_size=WIDTH, intermediate_size=HIDDEN, num_attention_heads=HEADS,
                          num_key_value_heads=2, head_dim=8, num_hidden_layers=1, rms_norm_eps=1e-3,
                          max_position_embeddings=64, attn_implementation="eager")
-    its = shaken(LlamaDecoderLayer(config, layer_idx=0)).float()           # its norm and angles are float32
+    its = shaken(LlamaDecoderLayer(config, layer_idx=0))
     attention = GroupedQueryAttention(WIDTH, HEADS, 2, head_dim=8, rope=RoPE(8, 64))
-    mine = PreNormBlock(RMSNorm(WIDTH, 1e-3), attention, RMSNorm(WIDTH, 1e-3), SwiGLU(WIDTH, HIDDEN))
+    mine = PreNormBlock(RMSNorm(WIDTH, 1e-3), attention, RMSNorm(WIDTH, 1e-3), SwiGLU(WIDTH, HIDDEN)).double()
     pairs = [*parts_of(mine.norm1, its.input_layernorm), *parts_of(mine.norm2, its.post_attention_layernorm),
              *((getattr(attention, name).weight, getattr(its.self_attn, name).weight)
                for name in ("q_proj", "k_proj", "v_proj", "o_proj")),
@@ -186,8 +187,8 @@ def test_pre_norm_block_is_llamas():
         y = its(x, attention_mask=hidden, position_embeddings=tables)
         return y[0] if isinstance(y, tuple) else y
 
-    assert_same_both_ways(lambda x: mine(x, positions=positions), its_call, [randn(BATCH, SEQ, WIDTH).float()],
-                          *zip(*pairs))
+    assert_same_both_ways(lambda x: mine(x, positions=positions), its_call, [randn(BATCH, SEQ, WIDTH)],
+                          *zip(*pairs), dtype=torch.float32)        # the tables of RoPE are float32
 
 
 @pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])
