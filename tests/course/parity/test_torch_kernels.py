@@ -20,8 +20,10 @@ from solutions.ex13_transformer import (
     make_caches,
     use_torch_kernels,
 )
-from tests.course.parity.test_parity_ex13_transformer import CONFIGS, SIZES, close, close_gradients, gradients
+from tests.course.close import assert_close
+from tests.course.parity.test_parity_ex13_transformer import CONFIGS, SIZES, close_gradients, gradients
 
+pytestmark = pytest.mark.usefixtures("float64")
 SMALL = {"heads": 4, "kv_heads": 4, "head_dim": 6, **SIZES}
 POST = {"an encoder": replace(ENCODER, **SMALL), "2017": replace(BASE_2017, **SMALL),
         "a decoder with ReLU": replace(ENCODER, **SMALL, activation="relu", causal=True)}
@@ -42,7 +44,7 @@ def twins(config, make=Transformer):
 def same(plain, swapped, *given, **named) -> None:
     """Equal outputs, and equal gradients of a loss."""
     outputs = [model(*given, **named) for model in (plain, swapped)]
-    close(outputs[1], outputs[0])
+    assert_close(outputs[1], outputs[0])
     targets = torch.randint(outputs[0].shape[-1], outputs[0].shape[:-1])
     for output in outputs:
         F.cross_entropy(output.flatten(0, 1), targets.flatten()).backward()
@@ -68,7 +70,7 @@ def test_through_caches(_, config):
     plain, swapped = twins(config)
     ids, caches = torch.randint(config.vocab_size, (2, 20)), make_caches(config, 2, 20)
     parts = [swapped(part, caches=caches) for part in ids.split((9, 6, 1, 1, 1, 1, 1), dim=1)]
-    close(torch.cat(parts, 1), plain(ids))
+    assert_close(torch.cat(parts, 1), plain(ids))
 
 
 def test_an_encoder_decoder():
