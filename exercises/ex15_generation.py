@@ -188,7 +188,8 @@ def decode_steps(
 
     With use_cache a step computes only what is new, with caches made for this call in the dtype
     and on the device of the parameters; without, the whole text each time. The model is in eval
-    mode from the first step to the last, and then again in the mode that it was in. No gradients.
+    mode from the first step to the last; then each of its modules is in the mode that it was in,
+    also after an error, or where nobody reads on. No gradients.
 
     Raises ValueError naming ids where there is no prompt or an empty one, and max_new_tokens where
     it is below 0 or, with the longest prompt, above the model's max_seq_len; nothing is computed.
