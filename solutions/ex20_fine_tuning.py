@@ -6,7 +6,7 @@ become one text by a template, and only what the assistant says in it is learned
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.utils import Namespace
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from given.tensors import tensor_problems
 
 from .ex03_linear import Linear
 from .ex05_softmax import cross_entropy
@@ -233,20 +235,22 @@ def config_problems(config: dict) -> list[str]:
     read = {"peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "init_lora_weights"}
     rank, alpha, dropout = config.get("r"), config.get("lora_alpha"), config.get("lora_dropout", 0.0)
     targets = config.get("target_modules")
-    right = {
-        "peft_type 'LORA'": config.get("peft_type") == "LORA",
-        "r, a number of at least 1": type(rank) is int and rank >= 1,
-        "lora_alpha, a number above 0": type(alpha) in (int, float) and alpha > 0,
-        "lora_dropout in [0, 1)": type(dropout) in (int, float) and 0 <= dropout < 1,
-        "bias 'none'": config.get("bias", "none") == "none",
-        "target_modules, a list of names": bool(targets) and isinstance(targets, list) and all(
-            isinstance(target, str) for target in targets),
+    rules = [
+        ("peft_type", "be 'LORA'", config.get("peft_type") == "LORA"),
+        ("r", "be a whole number of at least 1", type(rank) is int and rank >= 1),
+        ("lora_alpha", "be a number above 0", type(alpha) in (int, float) and alpha > 0),
+        ("lora_dropout", "be in [0, 1)", type(dropout) in (int, float) and 0 <= dropout < 1),
+        ("bias", "be 'none'", config.get("bias", "none") == "none"),
+        ("target_modules", "be a list of names", bool(targets) and isinstance(targets, list) and
+         all(isinstance(target, str) for target in targets)),
         # others, such as "pissa", change the base model too
-        "init_lora_weights true, false or 'gaussian'":
-            config.get("init_lora_weights", True) in (True, False, "gaussian"),
-    } | {f"no {key}": not config[key] for key in sorted(set(config) - read - HARMLESS)}
-    return [f"{CONFIG} must have {rule}, got {config.get(rule.removeprefix('no ').split(',')[0].split()[0])!r}"
-            for rule, holds in right.items() if not holds]
+        ("init_lora_weights", "be true, false or 'gaussian'",
+         config.get("init_lora_weights", True) in (True, False, "gaussian")),
+        *((key, "be null, false or empty", not config[key])
+          for key in sorted(set(config) - read - HARMLESS)),
+    ]
+    return [f"{key} of {CONFIG} must {rule}, got {config.get(key)!r}"
+            for key, rule, holds in rules if not holds]
 
 
 def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
@@ -282,10 +286,7 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
             wanted[f"{theirs}.lora_B.weight"] = (out_features, config["r"])
         problems = [f"no such Linear: {target}" for target in targets
                     if not any(matches(hugging_name(name), [target]) for name in linears)]
-        problems += [f"missing: {name}" for name in wanted if name not in tensors]
-        problems += [f"not in the model: {name}" for name in tensors if name not in wanted]
-        problems += [f"misshapen: {name} of {tuple(tensor.shape)}, expected {wanted[name]}"
-                     for name, tensor in tensors.items() if name in wanted and tuple(tensor.shape) != wanted[name]]
+        problems += tensor_problems(tensors, wanted)
         problems += [f"no floating-point numbers: {name} of {tensor.dtype}"
                      for name, tensor in tensors.items() if not tensor.is_floating_point()]
     if problems:
@@ -477,28 +478,17 @@ def pack(
     if not examples or not all(len(ids) == len(learn) and 1 <= len(ids) <= seq_len for ids, learn in examples):
         raise ValueError(f"examples must have 1 … {seq_len} ids and as many learn, got "
                          f"{[(len(ids), len(learn)) for ids, learn in examples]}")
-    rows, room = [], []
-    for example in examples:
-        size = len(example[0])
-        row = next((row for row, left in enumerate(room) if size <= left), len(rows))
-        if row == len(rows):
-            rows.append([])
-            room.append(seq_len)
-        rows[row].append(example)
-        room[row] -= size
-    for row, left in zip(rows, room):
-        row.append(([pad] * left, [False] * left))
-
-    def _table(of_example: Callable) -> Tensor:
-        """A number for every token of every row, from a function of an example's place, ids and learn."""
-        return torch.tensor([[number for place, (ids, learn) in enumerate(row) for number in
-                              of_example(place, ids, learn)] for row in rows], device=device)
-
-    ids = _table(lambda place, ids, learn: ids)
-    learn = _table(lambda place, ids, learn: [False, *learn[1:]] if learn else [])
-    positions = _table(lambda place, ids, learn: range(len(ids)))
-    which = _table(lambda place, ids, learn: [place] * len(ids))
-    return Packed(ids, learn, positions, (which[:, :, None] == which[:, None, :])[:, None])
+    rows = []                           # of tokens: (id, whether it is learned, position, example)
+    for example, (ids, learn) in enumerate(examples):
+        row = next((row for row in rows if len(row) + len(ids) <= seq_len), None)
+        if row is None:
+            rows.append(row := [])
+        row += [(id, learned and place > 0, place, example)
+                for place, (id, learned) in enumerate(zip(ids, learn))]
+    for row in rows:
+        row += [(pad, False, place, len(examples)) for place in range(seq_len - len(row))]
+    ids, learn, positions, which = torch.tensor(rows, device=device).unbind(-1)
+    return Packed(ids, learn.bool(), positions, (which[:, :, None] == which[:, None, :])[:, None])
     # END SOLUTION
 
 
