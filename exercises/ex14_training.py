@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 

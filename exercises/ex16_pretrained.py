@@ -14,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from given.tensors import tensor_problems
+
 from .ex01_tokens import Tokenizer
 from .ex13_transformer import ModelConfig, Transformer
 

@@ -17,6 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from given.tensors import tensor_problems
+
 from .ex03_linear import Linear
 from .ex11_kv_cache import KVCache, _must_fit
 from .ex13_transformer import ModelConfig, Transformer, count_parameters

@@ -6,7 +6,7 @@ become one text by a template, and only what the assistant says in it is learned
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +19,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 from jinja2.utils import Namespace
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from given.tensors import tensor_problems
 
 from .ex03_linear import Linear
 from .ex05_softmax import cross_entropy
@@ -167,20 +169,22 @@ def config_problems(config: dict) -> list[str]:
     read = {"peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "init_lora_weights"}
     rank, alpha, dropout = config.get("r"), config.get("lora_alpha"), config.get("lora_dropout", 0.0)
     targets = config.get("target_modules")
-    right = {
-        "peft_type 'LORA'": config.get("peft_type") == "LORA",
-        "r, a number of at least 1": type(rank) is int and rank >= 1,
-        "lora_alpha, a number above 0": type(alpha) in (int, float) and alpha > 0,
-        "lora_dropout in [0, 1)": type(dropout) in (int, float) and 0 <= dropout < 1,
-        "bias 'none'": config.get("bias", "none") == "none",
-        "target_modules, a list of names": bool(targets) and isinstance(targets, list) and all(
-            isinstance(target, str) for target in targets),
+    rules = [
+        ("peft_type", "be 'LORA'", config.get("peft_type") == "LORA"),
+        ("r", "be a whole number of at least 1", type(rank) is int and rank >= 1),
+        ("lora_alpha", "be a number above 0", type(alpha) in (int, float) and alpha > 0),
+        ("lora_dropout", "be in [0, 1)", type(dropout) in (int, float) and 0 <= dropout < 1),
+        ("bias", "be 'none'", config.get("bias", "none") == "none"),
+        ("target_modules", "be a list of names", bool(targets) and isinstance(targets, list) and
+         all(isinstance(target, str) for target in targets)),
         # others, such as "pissa", change the base model too
-        "init_lora_weights true, false or 'gaussian'":
-            config.get("init_lora_weights", True) in (True, False, "gaussian"),
-    } | {f"no {key}": not config[key] for key in sorted(set(config) - read - HARMLESS)}
-    return [f"{CONFIG} must have {rule}, got {config.get(rule.removeprefix('no ').split(',')[0].split()[0])!r}"
-            for rule, holds in right.items() if not holds]
+        ("init_lora_weights", "be true, false or 'gaussian'",
+         config.get("init_lora_weights", True) in (True, False, "gaussian")),
+        *((key, "be null, false or empty", not config[key])
+          for key in sorted(set(config) - read - HARMLESS)),
+    ]
+    return [f"{key} of {CONFIG} must {rule}, got {config.get(key)!r}"
+            for key, rule, holds in rules if not holds]
 
 
 def load_lora(model: nn.Module, path: str | Path) -> nn.Module:

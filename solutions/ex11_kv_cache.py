@@ -152,14 +152,14 @@ class RollingKVCache:
         """
         # BEGIN SOLUTION
         _must_fit(self.keys, k, v)
-        end = self.length + k.shape[2]
-        slot = self.length % self.window                      # the next one to be written
-        oldest = slot + 1 if self.length >= self.window else self.window
-        kept = torch.arange(max(self.length, end - self.window), end, device=k.device)
+        start, end = self.length, self.length + k.shape[2]
+        # position p lies in slot p % window
+        seen = torch.arange(max(0, start - self.window + 1), start, device=k.device) % self.window
+        kept = torch.arange(max(start, end - self.window), end, device=k.device) % self.window
         answer = []
         for ring, new in ((self.keys, k), (self.values, v)):
-            answer.append(torch.cat([ring[:, :, oldest:], ring[:, :, :slot], new], dim=2))
-            ring[:, :, kept % self.window] = new[:, :, -self.window:]
+            answer.append(torch.cat([ring[:, :, seen], new], dim=2))
+            ring[:, :, kept] = new[:, :, -self.window:]
         self.length = end
         return tuple(answer)
         # END SOLUTION

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
@@ -243,14 +242,15 @@ def evaluate(
     if len(tokens) < 2:
         raise ValueError(f"tokens must be at least 2, got {len(tokens)}")
     inputs, targets = tokens[:-1].long(), tokens[1:].long()
-    whole = len(targets) // seq_len * seq_len
-    rows = [rearrange(ids[:whole], "(row seq) -> row seq", seq=seq_len).split(batch)
-            for ids in (inputs, targets)]
-    pieces = [*zip(*rows), (inputs[None, whole:], targets[None, whole:])]
+    whole, size = len(targets) // seq_len * seq_len, batch * seq_len
+    cuts = [slice(start, min(start + size, whole)) for start in range(0, whole, size)]
+    pieces = [(inputs[cut].reshape(-1, seq_len), targets[cut].reshape(-1, seq_len)) for cut in cuts]
+    if whole < len(targets):
+        pieces.append((inputs[None, whole:], targets[None, whole:]))
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        total = sum(cross_entropy(model(x), y).item() * y.numel() for x, y in pieces if y.numel())
+        total = sum(cross_entropy(model(x), y).item() * y.numel() for x, y in pieces)
     finally:
         for module in training:
             module.training = True

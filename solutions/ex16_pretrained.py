@@ -14,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from given.tensors import tensor_problems
+
 from .ex01_tokens import Tokenizer
 from .ex13_transformer import ModelConfig, Transformer
 
@@ -227,16 +229,6 @@ def convert_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     # END SOLUTION
 
 
-# BEGIN SOLUTION
-# Hugging Face's names of a Llama's parts, and ours.
-LLAMA = {
-    "model.embed_tokens": "embedding", "model.layers": "blocks", "model.norm": "norm",
-    "lm_head": "unembedding", "input_layernorm": "norm1", "self_attn": "attention",
-    "post_attention_layernorm": "norm2", "mlp.gate_proj": "feed_forward.gate",
-    "mlp.up_proj": "feed_forward.up", "mlp.down_proj": "feed_forward.down"}
-
-
-# END SOLUTION
 def convert_llama(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A Llama's tensors, by Hugging Face's names, as a Transformer has them: new names, no more.
 
@@ -245,7 +237,12 @@ def convert_llama(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     is copied. A name that is not Llama's is left as it is.
     """
     # BEGIN SOLUTION
-    return rename(state, LLAMA)
+    names = {
+        "model.embed_tokens": "embedding", "model.layers": "blocks", "model.norm": "norm",
+        "lm_head": "unembedding", "input_layernorm": "norm1", "self_attn": "attention",
+        "post_attention_layernorm": "norm2", "mlp.gate_proj": "feed_forward.gate",
+        "mlp.up_proj": "feed_forward.up", "mlp.down_proj": "feed_forward.down"}
+    return rename(state, names)
     # END SOLUTION
 
 
@@ -367,11 +364,7 @@ def build_model(
         del wanted["unembedding.weight"]
         if None not in (head, embedding) and not _same(head, embedding):
             problems.append("tied but different: embedding.weight and unembedding.weight")
-    problems += [f"missing: {name}" for name in wanted if name not in tensors]
-    problems += [f"not in the model: {name}" for name in tensors if name not in wanted]
-    problems += [
-        f"misshapen: {name} of {tuple(tensor.shape)}, expected {tuple(wanted[name].shape)}"
-        for name, tensor in tensors.items() if name in wanted and tensor.shape != wanted[name].shape]
+    problems += tensor_problems(tensors, {name: tensor.shape for name, tensor in wanted.items()})
     problems += [f"no floating-point numbers: {name} of {tensor.dtype}"
                  for name, tensor in tensors.items() if tensor.dtype not in DTYPES]
     if problems:

@@ -16,6 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from given.tensors import tensor_problems
+
 from .ex03_linear import Linear
 from .ex05_softmax import logsumexp, softmax
 from .ex08_feedforward import SwiGLU, sigmoid
@@ -317,10 +319,11 @@ def capacity_mask(
     """
     # BEGIN SOLUTION
     _need(capacity >= 1, "capacity", "be at least 1", capacity)
-    real = _real(mask, ids)[..., None]
-    queue = (F.one_hot(ids, experts) * real[..., None]).movedim(-2, 0)      # (k, *batch, experts)
-    place = queue.flatten(0, -2).cumsum(0).reshape(queue.shape).movedim(0, -2)
-    return (place.gather(-1, ids[..., None])[..., 0] <= capacity) & real    # 1 is the first place
+    queue = rearrange(ids, "... k -> (k ...)")          # all first choices, then all second ones
+    real = _real(mask, ids).flatten().repeat(ids.shape[-1])
+    taken = (F.one_hot(queue, experts) * real[:, None]).cumsum(0)       # of each expert, up to here
+    fits = (taken.gather(-1, queue[:, None])[:, 0] <= capacity) & real
+    return fits.reshape(ids.shape[-1], -1).T.reshape(ids.shape)
     # END SOLUTION
 
 
@@ -476,15 +479,19 @@ def load_moe(
     try:
         config, moe = moe_from_hf(config_json)
         convert = convert_mixtral if config_json["model_type"] == "mixtral" else convert_qwen3_moe
-        tensors = {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
-                   for name, tensor in convert(read_tensors(folder)).items()}
+        tensors = convert(read_tensors(folder))
         with Weightless():
             model = with_experts(Transformer(config), **moe)
+        wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
         if config.tie_embeddings and "embedding.weight" in tensors:
             tensors.setdefault("unembedding.weight", tensors["embedding.weight"])
-        model.load_state_dict(tensors, assign=True)
-    except (RuntimeError, TypeError, ValueError) as error:  # RuntimeError: what does not fit, all of it
+        if problems := tensor_problems(tensors, wanted):
+            raise ValueError("tensors do not fit the config:\n  " + "\n  ".join(problems))
+    except (TypeError, ValueError) as error:            # a TypeError: text where a number should be
         raise ValueError(f"{folder}: {error}") from error
+    model.load_state_dict(
+        {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
+         for name, tensor in tensors.items()}, assign=True)
     if config.tie_embeddings:
         model.unembedding.tie(model.embedding)
     return model.to(device).eval()

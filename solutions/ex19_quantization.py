@@ -17,6 +17,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from given.tensors import tensor_problems
+
 from .ex03_linear import Linear
 from .ex11_kv_cache import KVCache, _must_fit
 from .ex13_transformer import ModelConfig, Transformer, count_parameters
@@ -49,7 +51,7 @@ def _grid(w: Tensor, bits: int, symmetric: bool, dtype: torch.dtype) -> tuple[Te
 def _divide(w: Tensor, scale: Tensor) -> Tensor:
     """w / scale, and 0 where the scale is 0."""
     scale = scale.to(w.dtype)
-    return torch.where(scale == 0, 0, w / scale)
+    return (w / scale).masked_fill(scale == 0, 0)
 
 
 def _to_codes(w: Tensor, scale: Tensor, zero: Tensor, bits: int) -> Tensor:
@@ -594,11 +596,8 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Transfor
     if model.config.tie_embeddings:
         del wanted["unembedding.weight"]
 
-    problems = [f"missing: {name}" for name in wanted if name not in tensors]
-    problems += [f"not in the model: {name}" for name in tensors if name not in wanted]
+    problems = tensor_problems(tensors, {name: tensor.shape for name, tensor in wanted.items()})
     both = {name: (tensor, wanted[name]) for name, tensor in tensors.items() if name in wanted}
-    problems += [f"misshapen: {name} of {tuple(tensor.shape)}, expected {tuple(right.shape)}"
-                 for name, (tensor, right) in both.items() if tensor.shape != right.shape]
     problems += [f"wrong kind: {name} of {tensor.dtype}" for name, (tensor, right) in both.items()
                  if tensor.dtype not in ((torch.uint8,) if right.dtype == torch.uint8 else DTYPES)]
     kinds = {tensor.dtype for tensor, _ in both.values() if tensor.dtype in DTYPES}
