@@ -16,6 +16,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from given.tensors import tensor_problems
+
 from .ex03_linear import Linear
 from .ex05_softmax import logsumexp, softmax
 from .ex08_feedforward import SwiGLU, sigmoid
@@ -375,15 +377,19 @@ def load_moe(
     try:
         config, moe = moe_from_hf(config_json)
         convert = convert_mixtral if config_json["model_type"] == "mixtral" else convert_qwen3_moe
-        tensors = {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
-                   for name, tensor in convert(read_tensors(folder)).items()}
+        tensors = convert(read_tensors(folder))
         with Weightless():
             model = with_experts(Transformer(config), **moe)
+        wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
         if config.tie_embeddings and "embedding.weight" in tensors:
             tensors.setdefault("unembedding.weight", tensors["embedding.weight"])
-        model.load_state_dict(tensors, assign=True)
-    except (RuntimeError, TypeError, ValueError) as error:  # RuntimeError: what does not fit, all of it
+        if problems := tensor_problems(tensors, wanted):
+            raise ValueError("tensors do not fit the config:\n  " + "\n  ".join(problems))
+    except (TypeError, ValueError) as error:            # a TypeError: text where a number should be
         raise ValueError(f"{folder}: {error}") from error
+    model.load_state_dict(
+        {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
+         for name, tensor in tensors.items()}, assign=True)
     if config.tie_embeddings:
         model.unembedding.tie(model.embedding)
     return model.to(device).eval()
