@@ -1,8 +1,12 @@
 """Flash attention: attention that never writes its scores.
 
 Queries and keys are cut into tiles. The scores of one tile at a time are computed, used and forgotten; a running
-maximum and a running sum per query make the result exact. Memory grows with the length, not with its square
-(Dao et al., 2022, arXiv 2205.14135; Dao, 2023, arXiv 2307.08691).
+maximum and a running sum per query make the result exact. Memory grows with the length, not with
+its square (Dao et al., 2022, arXiv 2205.14135; Dao, 2023, arXiv 2307.08691).
+
+The papers' letters: S, the scores of a tile, and P = e^(S − m), its weights. Per query m, the largest
+score so far (high), ℓ, the sum of P (total), and O, the values mixed by P (mix): out = O / ℓ. In the
+backward pass dX is the gradient of X, and D the sum of dO ∘ out.
 """
 
 import os
@@ -110,8 +114,8 @@ def flash_attention_backward(
 
     Nothing but out and lse is kept of the forward pass. The weights of a tile are made again:
 
-        P = e^(q kᵀ / √head_dim − lse)          grad_v = Pᵀ grad_out
-        dS = P ∘ (grad_out vᵀ − D)              D = the sum of grad_out ∘ out over the features
+        P = e^(q kᵀ / √head_dim − lse)          grad_v = Pᵀ dO, where dO is grad_out
+        dS = P ∘ (dO vᵀ − D)                    D = the sum of dO ∘ out over the features
         grad_q = dS k / √head_dim               grad_k = dSᵀ q / √head_dim
 
     A key head that several query heads share gets the sum of their gradients. A query that sees no key

@@ -1,8 +1,12 @@
 """Flash attention: attention that never writes its scores.
 
 Queries and keys are cut into tiles. The scores of one tile at a time are computed, used and forgotten; a running
-maximum and a running sum per query make the result exact. Memory grows with the length, not with its square
-(Dao et al., 2022, arXiv 2205.14135; Dao, 2023, arXiv 2307.08691).
+maximum and a running sum per query make the result exact. Memory grows with the length, not with
+its square (Dao et al., 2022, arXiv 2205.14135; Dao, 2023, arXiv 2307.08691).
+
+The papers' letters: S, the scores of a tile, and P = e^(S − m), its weights. Per query m, the largest
+score so far (high), ℓ, the sum of P (total), and O, the values mixed by P (mix): out = O / ℓ. In the
+backward pass dX is the gradient of X, and D the sum of dO ∘ out.
 """
 
 import os
@@ -98,9 +102,9 @@ def flash_attention(
 
     for rows in tiles(q_len, block_q):
         q_tile = q[..., rows, :].to(wide) * scale
-        high = q_tile.new_full(q_tile.shape[:-1], -torch.inf)           # the largest score so far
-        total = torch.zeros_like(high)                  # Σ e^(score − high)
-        mixed = torch.zeros_like(out[..., rows, :], dtype=wide)         # Σ e^(score − high) · value
+        high = q_tile.new_full(q_tile.shape[:-1], -torch.inf)           # m, the largest score so far
+        total = torch.zeros_like(high)                                  # ℓ = Σ e^(score − m)
+        mix = torch.zeros_like(out[..., rows, :], dtype=wide)           # O = Σ e^(score − m) · value
         for keys in tiles(k_len, block_k):
             if causal and keys.start >= k_len - q_len + rows.stop:
                 break                                   # this tile and those behind it: the future
@@ -112,9 +116,9 @@ def flash_attention(
             weights = (scores - finite.unsqueeze(-1)).exp()
             shrink = (high - finite).exp()              # what was weighed by the lower maximum
             total = total * shrink + weights.sum(-1)
-            mixed = mixed * shrink.unsqueeze(-1) + weights @ v[..., keys, :].to(wide)
+            mix = mix * shrink.unsqueeze(-1) + weights @ v[..., keys, :].to(wide)
             high = risen
-        out[..., rows, :] = mixed / total.masked_fill(total == 0, 1).unsqueeze(-1)
+        out[..., rows, :] = mix / total.masked_fill(total == 0, 1).unsqueeze(-1)
         lse[..., rows] = high + total.log()
     return (rearrange(out, "... kv_heads groups q d -> ... (kv_heads groups) q d"),
             rearrange(lse, "... kv_heads groups q -> ... (kv_heads groups) q"))
@@ -146,8 +150,8 @@ def flash_attention_backward(
 
     Nothing but out and lse is kept of the forward pass. The weights of a tile are made again:
 
-        P = e^(q kᵀ / √head_dim − lse)          grad_v = Pᵀ grad_out
-        dS = P ∘ (grad_out vᵀ − D)              D = the sum of grad_out ∘ out over the features
+        P = e^(q kᵀ / √head_dim − lse)          grad_v = Pᵀ dO, where dO is grad_out
+        dS = P ∘ (dO vᵀ − D)                    D = the sum of dO ∘ out over the features
         grad_q = dS k / √head_dim               grad_k = dSᵀ q / √head_dim
 
     A key head that several query heads share gets the sum of their gradients. A query that sees no key
@@ -167,19 +171,19 @@ def flash_attention_backward(
     grad_q, grad_k, grad_v = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
 
     for rows in tiles(q_len, block_q):
-        q_tile, pull = q[..., rows, :].to(wide) * scale, grad_out[..., rows, :].to(wide)
-        mean = (pull * out[..., rows, :]).sum(-1, keepdim=True)
+        q_tile, dO = q[..., rows, :].to(wide) * scale, grad_out[..., rows, :].to(wide)
+        D = (dO * out[..., rows, :]).sum(-1, keepdim=True)
         for keys in tiles(k_len, block_k):
             if causal and keys.start >= k_len - q_len + rows.stop:
                 break
             k_tile, v_tile = k[..., keys, :].to(wide), v[..., keys, :].to(wide)
-            weights = (q_tile @ k_tile.mT - lse[..., rows, :]).exp()
+            P = (q_tile @ k_tile.mT - lse[..., rows, :]).exp()
             if causal:
-                weights = weights.masked_fill(_future(rows, keys, q_len, k_len, q.device), 0)
-            grad_scores = weights * (pull @ v_tile.mT - mean)
-            grad_q[..., rows, :] += grad_scores @ k_tile * scale
-            grad_k[..., keys, :] += (grad_scores.mT @ q_tile).sum(-3, keepdim=True)     # over the groups
-            grad_v[..., keys, :] += (weights.mT @ pull).sum(-3, keepdim=True)
+                P = P.masked_fill(_future(rows, keys, q_len, k_len, q.device), 0)
+            dS = P * (dO @ v_tile.mT - D)
+            grad_q[..., rows, :] += dS @ k_tile * scale
+            grad_k[..., keys, :] += (dS.mT @ q_tile).sum(-3, keepdim=True)     # over the groups
+            grad_v[..., keys, :] += (P.mT @ dO).sum(-3, keepdim=True)
     grad_q = rearrange(grad_q, "... kv_heads groups q d -> ... (kv_heads groups) q d")
     return tuple(x.to(dtype) for x, dtype in zip((grad_q, grad_k.squeeze(-3), grad_v.squeeze(-3)), dtypes))
     # END SOLUTION
@@ -266,9 +270,9 @@ def flash_tiles(
     q = tl.load(q_ptr + q_at, mask=(queries[:, None] < q_len) & (features[None, :] < head_dim), other=0.0)
     q = q.to(tl.float32) * scale
 
-    high = tl.full([BLOCK_Q], float("-inf"), tl.float32)
+    high = tl.full([BLOCK_Q], float("-inf"), tl.float32)    # m, ℓ and O, as in flash_attention
     total = tl.zeros([BLOCK_Q], tl.float32)
-    mixed = tl.zeros([BLOCK_Q, VALUE_DIM], tl.float32)
+    mix = tl.zeros([BLOCK_Q, VALUE_DIM], tl.float32)
     end = k_len
     if CAUSAL:
         end = tl.minimum(k_len, k_len - q_len + (tl.program_id(0) + 1) * BLOCK_Q)
@@ -289,10 +293,10 @@ def flash_tiles(
         weights = tl.exp(scores - finite[:, None])
         shrink = tl.exp(high - finite)
         total = total * shrink + tl.sum(weights, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(weights, v, input_precision="ieee")
+        mix = mix * shrink[:, None] + tl.dot(weights, v, input_precision="ieee")
         high = risen
 
-    out = mixed / tl.where(total == 0, 1.0, total)[:, None]
+    out = mix / tl.where(total == 0, 1.0, total)[:, None]
     lse = high + tl.log(total)              # −∞ where nothing was seen
     out_at = (row * q_len + queries[:, None]) * value_dim + value_features[None, :]
     inside = (queries[:, None] < q_len) & (value_features[None, :] < value_dim)
