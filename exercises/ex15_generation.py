@@ -86,6 +86,17 @@ def inverse_cdf(
     raise NotImplementedError
 
 
+def _uniform(
+    *shape: int, rng: torch.Generator | None, device: torch.device
+) -> Float[Tensor, "..."]:
+    """Given: float64 numbers in [0, 1) of this shape, drawn where rng is, moved to device.
+
+    Without an rng, torch's own generator draws them on the CPU.
+    """
+    where = rng.device if rng else "cpu"
+    return torch.rand(shape, generator=rng, dtype=torch.float64, device=where).to(device)
+
+
 def sample(
     logits: Float[Tensor, "*batch vocab"], rng: torch.Generator | None = None
 ) -> Int[Tensor, "*batch"]:

@@ -18,11 +18,12 @@ from torch.nn import functional as F
 
 from given.tensors import tensor_problems
 
+from .ex02_embedding import STD
 from .ex03_linear import Linear
 from .ex05_softmax import logsumexp, softmax
 from .ex08_feedforward import SwiGLU, sigmoid
 from .ex12_block import scaled_residual_init
-from .ex13_transformer import STD, ModelConfig, Transformer, count_parameters
+from .ex13_transformer import ModelConfig, Transformer, count_parameters
 from .ex16_pretrained import (
     Weightless,
     config_from_hf,
@@ -348,7 +349,7 @@ def moe_from_hf(config_json: dict) -> tuple[ModelConfig, dict]:
     kind = config_json.get("model_type")
     _need(kind in ("mixtral", "qwen3_moe"), "model_type", "be 'mixtral' or 'qwen3_moe'", kind)
     head_dim = config_json.get("head_dim") or _value("hidden_size") // _value("num_attention_heads")
-    if kind == "mixtral":
+    if kind == "mixtral":       # but for its experts a Qwen3 without QK-norm: Llama's parts, and a window
         window, known = config_json.get("sliding_window"), {"rms_norm_eps": 1e-5, "rope_theta": 1e6}
         dense = {"model_type": "qwen3", "sliding_window": window, "use_sliding_window": window is not None,
                  "max_window_layers": 0}

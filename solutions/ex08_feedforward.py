@@ -34,7 +34,7 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     # BEGIN SOLUTION
     wide = _wide(x)
     positive = wide >= 0
-    small = torch.exp(torch.where(positive, -wide, wide))  # e^−|x|, at most 1
+    small = torch.exp(torch.where(positive, -wide, wide))  # e^−|x|; abs has the slope 0 at 0
     return (torch.where(positive, 1, small) / (1 + small)).to(x.dtype)
     # END SOLUTION
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .ex00_shapes import merge_heads
-from .ex02_embedding import Embedding, Unembedding
+from .ex02_embedding import STD, Embedding, Unembedding
 from .ex03_linear import Linear
 from .ex04_normalization import LayerNorm, RMSNorm
 from .ex06_positions import LearnedPositions, sinusoidal_encoding
@@ -23,8 +23,6 @@ from .ex09_attention import causal_mask
 from .ex10_grouped_query_attention import sliding_window_mask
 from .ex11_kv_cache import CachedAttention, KVCache, RollingKVCache
 from .ex12_block import CrossBlock, PostNormBlock, PreNormBlock, scaled_residual_init
-
-STD = 0.02  # the spread of every weight matrix at the start, as in GPT-2
 
 # The two norms of lesson 04 by the names that a config uses.
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}

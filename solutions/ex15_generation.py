@@ -125,6 +125,17 @@ def inverse_cdf(
     # END SOLUTION
 
 
+def _uniform(
+    *shape: int, rng: torch.Generator | None, device: torch.device
+) -> Float[Tensor, "..."]:
+    """Given: float64 numbers in [0, 1) of this shape, drawn where rng is, moved to device.
+
+    Without an rng, torch's own generator draws them on the CPU.
+    """
+    where = rng.device if rng else "cpu"
+    return torch.rand(shape, generator=rng, dtype=torch.float64, device=where).to(device)
+
+
 def sample(
     logits: Float[Tensor, "*batch vocab"], rng: torch.Generator | None = None
 ) -> Int[Tensor, "*batch"]:
@@ -134,9 +145,7 @@ def sample(
     without an rng, torch's own generator on the CPU.
     """
     # BEGIN SOLUTION
-    device = rng.device if rng else "cpu"
-    u = torch.rand(logits.shape[:-1], generator=rng, dtype=torch.float64, device=device)
-    return inverse_cdf(logits, u.to(logits.device))
+    return inverse_cdf(logits, _uniform(*logits.shape[:-1], rng=rng, device=logits.device))
     # END SOLUTION
 
 
@@ -263,8 +272,7 @@ def decode_steps(
                              weight.dtype, weight.device)
     u = torch.zeros(len(ids), max_new_tokens, device=weight.device)
     if sampling.temperature != 0:
-        u = torch.rand(u.shape, generator=rng, dtype=torch.float64,
-                       device=rng.device if rng else "cpu").to(weight.device)
+        u = _uniform(*u.shape, rng=rng, device=weight.device)
     texts, going = [list(row) for row in ids], [True] * len(ids)
     training = [module for module in model.modules() if module.training]
     model.eval()

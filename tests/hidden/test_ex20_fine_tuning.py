@@ -131,7 +131,7 @@ def test_other_models(impl, draw):
                                     ["v_proj", "blocks.2.feed_forward.gate"])):
         model = draw.fill(impl.add_lora(_model(impl, draw, **changes), targets, 2, 3)).eval()
         before = model(ids).detach()
-        impl.merge(model)
+        impl.merge_lora(model)
         said[case] = {"wrapped": sorted(impl.lora_layers(model)), "logits": before, "merged": model(ids).detach()}
     return said
 
@@ -213,7 +213,7 @@ def test_saving_again(impl, draw):
         impl.save_lora(model, folder)
         said["targets"] = sorted(json.loads((folder / "adapter_config.json").read_text())["target_modules"])
         plain = load_file(folder / "adapter_model.safetensors")
-        impl.merge(model)
+        impl.merge_lora(model)
         impl.save_lora(model, str(folder))
         merged = load_file(folder / "adapter_model.safetensors")
     said["names"] = sorted(plain)
