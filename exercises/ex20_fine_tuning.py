@@ -96,13 +96,13 @@ def lora_layers(model: nn.Module) -> dict[str, LoRALinear]:
     return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
 
 
-def merge(model: nn.Module) -> None:
+def merge_lora(model: nn.Module) -> None:
     """Given: merge all LoRALinears of a model: it computes as fast as before add_lora."""
     for layer in lora_layers(model).values():
         layer.merge()
 
 
-def unmerge(model: nn.Module) -> None:
+def unmerge_lora(model: nn.Module) -> None:
     """Given: unmerge all LoRALinears of a model, to train on or to take another adapter."""
     for layer in lora_layers(model).values():
         layer.unmerge()
