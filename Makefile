@@ -33,6 +33,7 @@ generate: .venv/student       ## continue a text: make generate PROMPT="The for 
 
 pocket: .venv/student         ## train the pocket model again, or on from where it was stopped
 	$(BIN)/python assets/pocket/train.py
+	$(BIN)/python assets/pocket/card.py
 
 stubs: .venv/student          ## write the exercises anew from the solutions
 	$(BIN)/python -m grader stubs

@@ -1,8 +1,9 @@
 """Runs a check on two implementations and compares what comes back."""
 
-from grader.checks import accepts, devices, dtypes, needs, points, raises, shares_memory, tolerance
+from grader.checks import accepts, devices, dtypes, needs, points, raises, shape, shapes, shares_memory, tolerance
 
-__all__ = ["accepts", "check", "devices", "dtypes", "needs", "points", "raises", "shares_memory", "tolerance"]
+__all__ = ["accepts", "check", "devices", "dtypes", "needs", "points", "raises", "shape", "shapes", "shares_memory",
+           "tolerance"]
 
 
 def __getattr__(name: str):

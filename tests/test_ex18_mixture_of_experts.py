@@ -4,7 +4,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from grader import devices, dtypes, points, raises, shares_memory, tolerance
+from grader import devices, dtypes, points, raises, shapes, shares_memory, tolerance
 
 FORBIDDEN = {"torch.nn.functional.grouped_mm", "torch._grouped_mm"}
 
@@ -25,7 +25,7 @@ def _model(impl, draw, kind, **changes):
 
 
 def _shapes(module):
-    return {name: str(tuple(tensor.shape)) for name, tensor in module.state_dict().items()}
+    return shapes(module.state_dict())
 
 
 def _sizes(draw):

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import torch
 from safetensors.torch import load_file, save_file
 
-from grader import accepts, dtypes, points, raises
+from grader import accepts, dtypes, points, raises, shape
 
 SIZES = {"vocab_size": 13, "d_model": 12, "layers": 3, "heads": 3, "d_ff": 10, "max_seq_len": 40}
 BIASES = {"qkv_bias": True, "o_bias": True, "mlp_bias": True}
@@ -117,7 +117,7 @@ def test_device_of_base(impl, draw):
     with torch.device("meta"):
         base = impl.Linear(6, 4)
     layer, here = impl.LoRALinear(base, 2, 2.0), impl.LoRALinear(draw.fill(impl.Linear(6, 4)), 2, 2.0)
-    return {"meta": sorted({p.device.type for p in layer.parameters()}), "shape": str(tuple(layer.lora_a.shape)),
+    return {"meta": sorted({p.device.type for p in layer.parameters()}), "shape": shape(layer.lora_a),
             "here": all(p.device.type == torch.device(draw.device).type for p in here.parameters())}
 
 
