@@ -257,8 +257,8 @@ class Transformer(nn.Module):
 
     config; embedding; positions (learned or sinusoidal, else None); blocks; norm (None after
     post-norm blocks, which end in one); unembedding, which shares the embedding's weight where the
-    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then the
-    embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
+    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then
+    the embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
     falls on the sum. One RoPE serves all layers.
 
     At the start, as in GPT-2 (Radford et al., 2019): every Linear's weight is normal with

@@ -82,7 +82,8 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
     The parameters of one model may lie on several devices.
 
-    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv
+    1211.5063).
     """
     # BEGIN SOLUTION
     if not max_norm > 0:

@@ -164,14 +164,16 @@ class MoE(nn.Module):
 
     router: a Router(d_model, experts, per_token, **routing). experts: a ModuleList of SwiGLUs of
     width d_ff. shared: None, or one SwiGLU of width shared · d_ff, which is what `shared` experts
-    side by side are; every token visits it, and no weight scales it. (DeepSeek-AI, 2024, arXiv 2401.06066.)
+    side by side are; every token visits it, and no weight scales it. (DeepSeek-AI, 2024, arXiv
+    2401.06066.)
 
     Dropless: every token gets every expert that it chose. The choices are sorted by expert, each
     expert computes all of its tokens in one go, and the results are put back in the tokens' order.
-    No loop runs over tokens, and no expert computes a token that did not choose it. The weighted sum
-    over k is taken in at least float32; y has the dtype of x.
+    No loop runs over tokens, and no expert computes a token that did not choose it. The weighted
+    sum over k is taken in at least float32; y has the dtype of x.
 
-    Raises ValueError naming the argument where shared is below 0, and what Router and SwiGLU refuse.
+    Raises ValueError naming the argument where shared is below 0, and what Router and SwiGLU
+    refuse.
     """
 
     def __init__(self, d_model: int, d_ff: int, experts: int, per_token: int, shared: int = 0, **routing):
@@ -246,9 +248,9 @@ def load_balancing_loss(
     """Σ f_i · P_i · experts: small where a softmax router spreads the tokens evenly.
 
     f_i: the number of choices (per_token for each token, those of the largest logits) that fell on
-    expert i, divided by the number of tokens. P_i: the mean over tokens of softmax(logits)_i. Counts
-    have no gradient: it flows through P alone. If all are chosen alike, the loss is per_token.
-    In at least float32. mask: False where a token is padding, which does not count.
+    expert i, divided by the number of tokens. P_i: the mean over tokens of softmax(logits)_i.
+    Counts have no gradient: it flows through P alone. If all are chosen alike, the loss is
+    per_token. In at least float32. mask: False where a token is padding, which does not count.
 
     Raises ValueError naming per_token where it is not in 1 … experts, and mask where it does not
     broadcast to batch or leaves no token. Fedus et al., 2021 (Switch, arXiv 2101.03961), equations
@@ -347,10 +349,11 @@ def with_experts(
     """Put an MoE into a model's layers, in place of their feed-forwards. Returns the same model.
 
     d_ff: the width of each expert, whose weights are new and start as chapter 13 starts a SwiGLU:
-    normal with σ = 0.02, and in pre-norm models `down` divided by √(2 · config.layers). Left out, each
-    expert is a copy of its own of the feed-forward that the layer had: then the model's outputs
-    are what they were (if weights are normalized and scale is 1), and training can let the experts
-    drift apart ("upcycling", Komatsuzaki et al., 2022, arXiv 2212.05055). Routers are always new.
+    normal with σ = 0.02, and in pre-norm models `down` divided by √(2 · config.layers). Left out,
+    each expert is a copy of its own of the feed-forward that the layer had: then the model's
+    outputs are what they were (if weights are normalized and scale is 1), and training can let the
+    experts drift apart ("upcycling", Komatsuzaki et al., 2022, arXiv 2212.05055). Routers are
+    always new.
     layers: which layers, by number; None for all. routing: as Router takes it.
     The new parts are in the dtype, on the device and in the mode (training or not) of the old ones.
 
@@ -428,7 +431,8 @@ def convert_mixtral(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A Mixtral's tensors, by the names in Hugging Face's files, as a Transformer with experts has them.
 
     Llama's names; and block_sparse_moe.gate, the router, and block_sparse_moe.experts.N with w1,
-    the gate, w3, up, and w2, down. No tensor is copied. A name that is not Mixtral's is left as it is.
+    the gate, w3, up, and w2, down. No tensor is copied. A name that is not Mixtral's is left as it
+    is.
     """
     # BEGIN SOLUTION
     return rename(convert_llama(state), {

@@ -75,7 +75,8 @@ def quantize(
 
     Computed in at least float32, ties to even (torch.round). The scale is rounded to w's dtype
     *first*, and zero and codes are found with the rounded one. Where it is 0, weight / scale and
-    −low / scale count as 0. Codes and zeros are uint8, scales have w's dtype. No gradient is recorded.
+    −low / scale count as 0. Codes and zeros are uint8, scales have w's dtype. No gradient is
+    recorded.
 
     Raises ValueError naming bits unless in 2 … 8, group unless it is at least 1 and divides the
     last axis, and w where a weight is not finite.
@@ -200,10 +201,10 @@ def layers_to_quantize(
     is left out where one of skip, "down" or "attention.q_proj" or "blocks.1", is a run of whole
     parts of its name: "blocks.1" leaves "blocks.10" in.
 
-    Raises ValueError naming bits unless in 2 … 8; skip, and the names in question, where one of skip leaves
-    nothing out; model where no layer is left; group, and the names of all layers in question, where
-    it does not divide a layer's in_features, or they are odd and bits is at most 4; and the names
-    of all layers in which a weight is not finite.
+    Raises ValueError naming bits unless in 2 … 8; skip, and the names in question, where one of
+    skip leaves nothing out; model where no layer is left; group, and the names of all layers in
+    question, where it does not divide a layer's in_features, or they are odd and bits is at most 4;
+    and the names of all layers in which a weight is not finite.
     """
     # BEGIN SOLUTION
     check_sizes(1, bits, 1)
@@ -235,8 +236,8 @@ def replace(model: nn.Module, name: str, new: nn.Module) -> None:
 def quantize_model(model: nn.Module, bits: int, group: int, skip: Iterable[str] = ()) -> nn.Module:
     """Put a QuantizedLinear in the place of each of layers_to_quantize; returns the same model.
 
-    By quantize, not symmetric. Biases, norms, embedding and unembedding stay the very objects they were, and
-    a tied pair stays tied.
+    By quantize, not symmetric. Biases, norms, embedding and unembedding stay the very objects they
+    were, and a tied pair stays tied.
 
     Raises ValueError as layers_to_quantize does, before anything is changed.
     """
@@ -272,8 +273,8 @@ def gptq(
     (Frantar et al., 2022, arXiv 2210.17323.) Scales have weight's dtype. weight is not changed.
     No gradient is recorded.
 
-    Raises ValueError naming bits or group as quantize does, weight or inputs where one of their numbers is
-    not finite, and inputs where they are all 0, or there are none.
+    Raises ValueError naming bits or group as quantize does, weight or inputs where one of their
+    numbers is not finite, and inputs where they are all 0, or there are none.
     """
     # BEGIN SOLUTION
     check_sizes(weight.shape[1], bits, group)
@@ -350,11 +351,12 @@ def _gguf(d: Tensor, codes: Tensor) -> Tensor:
 def q8_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
     """GGUF's Q8_0: 34 bytes for each block of 32 numbers, as llama.cpp writes them.
 
-    In float32: d = max |x| / 127, and code = round(x · (1 / d)), ties away from zero, 0 where d is 0.
-    The bytes: d in float16 (two bytes), then the 32 codes as int8. Unlike quantize, this finds the
-    codes with d *before* it is rounded.
+    In float32: d = max |x| / 127, and code = round(x · (1 / d)), ties away from zero, 0 where d is
+    0. The bytes: d in float16 (two bytes), then the 32 codes as int8. Unlike quantize, this finds
+    the codes with d *before* it is rounded.
 
-    Raises ValueError naming x where the last axis is 0 or no multiple of 32, or a number is not finite.
+    Raises ValueError naming x where the last axis is 0 or no multiple of 32, or a number is not
+    finite.
     """
     # BEGIN SOLUTION
     blocks = _blocks(x)
@@ -370,10 +372,10 @@ def q8_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
 def q4_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
     """GGUF's Q4_0: 18 bytes for each block of 32 numbers, as llama.cpp writes them.
 
-    In float32: d = m / −8, where m is the block's number of the largest size, with its sign, the first
-    of equals; so m itself gets code 0. code = trunc(x · (1 / d) + 8.5), at most 15; 8 where d is 0. It
-    stands for d · (code − 8). The bytes: d in float16, then 16 bytes, of which byte j has code j in the low four
-    bits and code j + 16 in the high four: not pack_int4's order.
+    In float32: d = m / −8, where m is the block's number of the largest size, with its sign, the
+    first of equals; so m itself gets code 0. code = trunc(x · (1 / d) + 8.5), at most 15; 8 where d
+    is 0. It stands for d · (code − 8). The bytes: d in float16, then 16 bytes, of which byte j has
+    code j in the low four bits and code j + 16 in the high four: not pack_int4's order.
 
     Raises ValueError as q8_0 does.
     """
@@ -432,10 +434,11 @@ def to_mxfp4(
 ) -> tuple[UInt8[Tensor, "*rows features"], UInt8[Tensor, "*rows blocks"]]:
     """MXFP4: a code of 4 bits (E2M1) for each number, and a power of two (E8M0) for each 32.
 
-    In float32: the scale of a block is 2^(floor(log2(max |x|)) − 2), written as its exponent plus 127, at
-    least 0; a block of zeros has 0. A code is the index of the nearest of E2M1 to |x| / scale, halfway the even
-    index, at most 6.0's, and 8 more where x is negative, −0.0 too. Codes are not packed. (OCP
-    Microscaling Formats, version 1.0, as in Rouhani et al., 2023, arXiv 2310.10537.)
+    In float32: the scale of a block is 2^(floor(log2(max |x|)) − 2), written as its exponent plus
+    127, at least 0; a block of zeros has 0. A code is the index of the nearest of E2M1 to |x| /
+    scale, halfway the even index, at most 6.0's, and 8 more where x is negative, −0.0 too. Codes
+    are not packed. (OCP Microscaling Formats, version 1.0, as in Rouhani et al., 2023, arXiv
+    2310.10537.)
 
     Raises ValueError as q8_0 does.
     """
@@ -487,8 +490,8 @@ class Int8KVCache(KVCache):
         """Write q new positions behind the old ones, and return all of them as scale · code.
 
         For each vector of head_dim numbers: scale = max |x| / 127, computed in at least float32 and
-        then rounded to dtype; code = round(x / scale) in −127 … 127, 0 where the scale is 0. What comes back
-        is made anew, in dtype, the new positions rounded like the old ones.
+        then rounded to dtype; code = round(x / scale) in −127 … 127, 0 where the scale is 0. What
+        comes back is made anew, in dtype, the new positions rounded like the old ones.
 
         Raises ValueError, and leaves the cache as it was, where KVCache's update does.
         """
@@ -540,9 +543,9 @@ def save(model: Transformer, path: str | Path) -> None:
     """Write a quantized model into one safetensors file: no pickle, and nothing that is run.
 
     The tensors are those of its state dict; a tied matrix is written once, as "embedding.weight".
-    The header's metadata has "config", the ModelConfig's fields as JSON, and "layers", JSON too: {name:
-    [bits, group]} for each QuantizedLinear. Written beside path under another name and renamed, so
-    that path is the old file or the new one, whole.
+    The header's metadata has "config", the ModelConfig's fields as JSON, and "layers", JSON too:
+    {name: [bits, group]} for each QuantizedLinear. Written beside path under another name and
+    renamed, so that path is the old file or the new one, whole.
     """
     # BEGIN SOLUTION
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
@@ -581,9 +584,9 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Transfor
 
     Raises ValueError naming the file: where it is missing; where it is cut short or no safetensors
     file; where its metadata is not save's; and, in one message, with every tensor that is missing,
-    that the model has no place for, that has the wrong shape (with both shapes, as in (12, 8)), that
-    is not uint8 where codes and zeros are, or is none of DTYPES elsewhere; and where these last are of
-    several dtypes.
+    that the model has no place for, that has the wrong shape (with both shapes, as in (12, 8)),
+    that is not uint8 where codes and zeros are, or is none of DTYPES elsewhere; and where these
+    last are of several dtypes.
     """
     # BEGIN SOLUTION
     file = Path(path)

@@ -1,7 +1,7 @@
 """Fine-tuning: teach it something without touching most of it.
 
-LoRA: y = W x + (alpha / rank) · B A x, where W stays as it is and the thin A and B are trained. Chats
-become one text by a template, and only what the assistant says in it is learned from.
+LoRA: y = W x + (alpha / rank) · B A x, where W stays as it is and the thin A and B are trained.
+Chats become one text by a template, and only what the assistant says in it is learned from.
 """
 
 import json
@@ -57,12 +57,12 @@ class LoRALinear(nn.Module):
 
     base: the given Linear, whose parameters no longer require a gradient. lora_a: (rank,
     in_features), uniform in ±1/√in_features, drawn with torch's own generator. lora_b:
-    (out_features, rank), zeros, so that a new layer gives what base gives. Both lie on base's device
-    and are at least float32, since small steps would be lost in half precision. merged: whether base's
-    weight holds the product already; at first False.
+    (out_features, rank), zeros, so that a new layer gives what base gives. Both lie on base's
+    device and are at least float32, since small steps would be lost in half precision. merged:
+    whether base's weight holds the product already; at first False.
 
-    Raises ValueError, naming the argument, where rank is below 1, alpha not above 0, or dropout not in
-    [0, 1); base is as it was then. Hu et al., 2021 (arXiv 2106.09685).
+    Raises ValueError, naming the argument, where rank is below 1, alpha not above 0, or dropout not
+    in [0, 1); base is as it was then. Hu et al., 2021 (arXiv 2106.09685).
     """
 
     def __init__(self, base: Linear, rank: int, alpha: float | int, dropout: float | int = 0.0):
@@ -153,12 +153,12 @@ def add_lora(
 ) -> nn.Module:
     """Put a LoRALinear around each Linear that targets match, in place, and freeze all the rest.
 
-    targets: names of Linears, or ends of names, as in ["q_proj", "v_proj"] (see matches). Afterwards
-    no parameter but lora_a and lora_b requires a gradient. Returns the model.
+    targets: names of Linears, or ends of names, as in ["q_proj", "v_proj"] (see matches).
+    Afterwards no parameter but lora_a and lora_b requires a gradient. Returns the model.
 
-    Raises ValueError, and changes nothing: naming targets and each one of them that matches no Linear,
-    or targets where there are none; naming model where it has LoRALinears already; and what LoRALinear
-    raises.
+    Raises ValueError, and changes nothing: naming targets and each one of them that matches no
+    Linear, or targets where there are none; naming model where it has LoRALinears already; and what
+    LoRALinear raises.
     """
     # BEGIN SOLUTION
     if lora_layers(model):
@@ -197,13 +197,14 @@ def save_lora(model: nn.Module, path: str | Path) -> None:
     """Write a model's adapter into the folder path, as PEFT does; the folder is made where needed.
 
     adapter_model.safetensors: per LoRALinear base_model.model.NAME.lora_A.weight and
-    base_model.model.NAME.lora_B.weight, with NAME from hugging_name, in their own dtype. Nothing of base.
+    base_model.model.NAME.lora_B.weight, with NAME from hugging_name, in their own dtype. Nothing of
+    base.
     adapter_config.json: peft_type "LORA", task_type "CAUSAL_LM", r, lora_alpha, lora_dropout, bias
-    "none", and target_modules, a list: the last parts of the names, such as q_proj, where these match
-    the LoRALinears and no other Linear; else the whole names.
+    "none", and target_modules, a list: the last parts of the names, such as q_proj, where these
+    match the LoRALinears and no other Linear; else the whole names.
 
-    Raises ValueError naming model, and writes nothing, where it has no LoRALinear, where they differ in
-    rank, alpha or dropout, and what must_be_llama raises.
+    Raises ValueError naming model, and writes nothing, where it has no LoRALinear, where they
+    differ in rank, alpha or dropout, and what must_be_llama raises.
     """
     # BEGIN SOLUTION
     must_be_llama(model)
@@ -256,15 +257,16 @@ def config_problems(config: dict) -> list[str]:
 def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
     """Put the adapter in the folder path, written by save_lora or by PEFT, around a model's Linears.
 
-    What save_lora wrote, and add_lora with the rank, alpha and dropout of adapter_config.json, on the
-    Linears whose hugging_name target_modules match. Tensors of any floating-point dtype are taken.
+    What save_lora wrote, and add_lora with the rank, alpha and dropout of adapter_config.json, on
+    the Linears whose hugging_name target_modules match. Tensors of any floating-point dtype are
+    taken.
     Returns the model. No other file is opened: adapter_model.bin is a pickle, which can run code.
 
-    Raises ValueError naming the folder, and changes nothing: with all config_problems; or, where there
-    are none, with every tensor that is missing, that has no place in the model, that is of the wrong
-    shape or of no floating-point dtype, and every one of target_modules that matches no Linear; or with
-    the file that is missing or damaged. Naming model where it has LoRALinears, and what must_be_llama
-    raises.
+    Raises ValueError naming the folder, and changes nothing: with all config_problems; or, where
+    there are none, with every tensor that is missing, that has no place in the model, that is of
+    the wrong shape or of no floating-point dtype, and every one of target_modules that matches no
+    Linear; or with the file that is missing or damaged. Naming model where it has LoRALinears, and
+    what must_be_llama raises.
     """
     # BEGIN SOLUTION
     must_be_llama(model)
@@ -304,7 +306,8 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
 class Generation(Extension):
     """Given: the tag {% generation %} of Hugging Face's templates, around what the assistant says.
 
-    transformers finds the words to learn from by it. Here it changes nothing: what is inside is written.
+    transformers finds the words to learn from by it. Here it changes nothing: what is inside is
+    written.
     """
 
     tags = {"generation"}
@@ -353,19 +356,19 @@ def render_chat(
 
     messages: dicts with a role, such as "user", and mostly a content. template: what
     tokenizer_config.json has as chat_template, such as CHATML. add_generation_prompt: whether the
-    template shall begin the assistant's next turn. variables: further names for it, such as bos_token;
-    tools and documents are None where they are not given.
+    template shall begin the assistant's next turn. variables: further names for it, such as
+    bos_token; tools and documents are None where they are not given.
 
     A template comes from whoever made the model, and is a program. So it runs in jinja2's
-    ImmutableSandboxedEnvironment, which keeps it from Python's insides and from changing a list, and
-    all that it is handed is plain: a copy by way of JSON, no object with methods of its own. With
-    trim_blocks and lstrip_blocks (a line that holds only a tag leaves no trace), the extensions
-    loopcontrols and Generation, the filter tojson (to_json), and the functions raise_exception,
-    strftime_now and namespace (PlainNamespace).
+    ImmutableSandboxedEnvironment, which keeps it from Python's insides and from changing a list,
+    and all that it is handed is plain: a copy by way of JSON, no object with methods of its own.
+    With trim_blocks and lstrip_blocks (a line that holds only a tag leaves no trace), the
+    extensions loopcontrols and Generation, the filter tojson (to_json), and the functions
+    raise_exception, strftime_now and namespace (PlainNamespace).
 
-    Raises ValueError: naming messages where there are none or one has no role; naming variables where
-    they or the messages are no JSON; naming template where it is no jinja2, and whatever goes wrong
-    while it runs, with what was said.
+    Raises ValueError: naming messages where there are none or one has no role; naming variables
+    where they or the messages are no JSON; naming template where it is no jinja2, and whatever goes
+    wrong while it runs, with what was said.
     """
     # BEGIN SOLUTION
     if not messages or not all("role" in message for message in messages):
@@ -389,9 +392,9 @@ def render_chat(
 def assistant_mask(ids: list[int], header: list[int], end: int) -> list[bool]:
     """Which tokens of a chat the assistant said: behind a header, up to its end token, which is one of them.
 
-    header: the ids that open the assistant's turn, such as those of "<|im_start|>assistant\\n"; they are
-    not its words. end: the id that ends a turn; to stop is a thing to learn, too. A turn without an end
-    goes on to the last id. A header inside of a turn is part of it.
+    header: the ids that open the assistant's turn, such as those of "<|im_start|>assistant\\n";
+    they are not its words. end: the id that ends a turn; to stop is a thing to learn, too. A turn
+    without an end goes on to the last id. A header inside of a turn is part of it.
 
     Raises ValueError naming header where it is empty, or stands nowhere in ids: nothing would be
     learned, in silence. (So it may be when a tokenizer joins the header's last character with what
@@ -461,16 +464,18 @@ def pack(
 ) -> Packed:
     """Examples, pairs of ids and learn, side by side in rows of seq_len, so that none sees another.
 
-    In the order given, each goes into the first row that has room for all of it, behind what is there,
-    or else begins a new row. What is left of a row is one more example: pad, of which nothing is
-    learned. positions restart at 0 with every example. mask: True where a token may look, that is at
-    those of its own example (the model's causal mask is ANDed with it). learn is False for the first
-    token of every example, whatever was given: nothing before it is its own.
+    In the order given, each goes into the first row that has room for all of it, behind what is
+    there, or else begins a new row. What is left of a row is one more example: pad, of which
+    nothing is learned. positions restart at 0 with every example. mask: True where a token may
+    look, that is at those of its own example (the model's causal mask is ANDed with it). learn is
+    False for the first token of every example, whatever was given: nothing before it is its own.
 
-    ids and positions are int64. So what the model says of every token is what it says of each example alone.
+    ids and positions are int64. So what the model says of every token is what it says of each
+    example alone.
 
     Raises ValueError: naming seq_len where it is below 1; naming examples where there are none, and
-    where one is empty, longer than seq_len (cut, it would lose its end), or has a learn of another length.
+    where one is empty, longer than seq_len (cut, it would lose its end), or has a learn of another
+    length.
     """
     # BEGIN SOLUTION
     if seq_len < 1:
@@ -499,8 +504,9 @@ def sft_loss(
 ) -> Float[Tensor, ""]:
     """The mean of −log p(token) over the tokens to learn, of all rows together, in nats.
 
-    logits at place t are about the token at t + 1: a row's first token has no prediction and does not
-    count, whatever learn says. As lesson 05's cross_entropy: in at least float32, in the dtype of logits.
+    logits at place t are about the token at t + 1: a row's first token has no prediction and does
+    not count, whatever learn says. As lesson 05's cross_entropy: in at least float32, in the dtype
+    of logits.
 
     Raises ValueError naming learn where no token is left to learn from.
     """
