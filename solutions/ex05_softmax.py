@@ -12,7 +12,7 @@ from torch import Tensor
 
 # BEGIN SOLUTION
 def _shifted(wide: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """x − max x along dim, and max x, a constant to the gradient; shifted by 0 where max x is ±inf."""
+    """x − max x along dim, and max x, a constant to the gradient; x itself where max x is ±inf."""
     top = wide.detach().amax(dim, keepdim=True)
     return wide - top.masked_fill(top.isinf(), 0), top      # −inf − (−inf) would be NaN
 

@@ -208,7 +208,8 @@ class CachedAttention(GroupedQueryAttention):
         if not self.causal:
             raise ValueError("causal must be True with a cache: old tokens cannot see new ones")
         if isinstance(cache, RollingKVCache) and not (self.window and self.window <= cache.window):
-            raise ValueError(f"cache keeps {cache.window} positions, the layer's window is {self.window}")
+            raise ValueError(f"cache keeps {cache.window} positions, the layer's window is "
+                             f"{self.window}")
         end = cache.length + seq
         if mask is not None:
             _mask_must_fit(mask, (batch, self.heads, seq, end))

@@ -459,7 +459,7 @@ class EncoderDecoder(nn.Module):
 def _layer_matrices(config: ModelConfig) -> int:
     """Given: the numbers in the weight matrices of one layer, biases and norms left out."""
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    attention = 2 * config.d_model * (q + kv)                   # q_proj and o_proj, k_proj and v_proj
+    attention = 2 * config.d_model * (q + kv)               # q_proj and o_proj, k_proj and v_proj
     return attention + (2 if config.feed_forward == "mlp" else 3) * config.d_model * config.d_ff
 
 
@@ -597,7 +597,7 @@ _KERNELS = {
 
 
 def use_torch_kernels(model: nn.Module) -> nn.Module:
-    """Given: swap a model's parts, in place, for twins that call torch's kernels; returns the model.
+    """Given: swap a model's parts, in place, for twins on torch's kernels; returns the model.
 
     Linear, Unembedding, LayerNorm, RMSNorm, MLP, SwiGLU and CachedAttention become subclasses of
     themselves with another forward pass, which gives the same numbers, up to rounding, in less

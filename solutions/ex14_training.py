@@ -1,4 +1,4 @@
-"""Training: batches, a schedule, clipping, AdamW, accumulation, and checkpoints that can be trusted.
+"""Training: batches, a schedule, clipping, AdamW, accumulation, checkpoints that can be trusted.
 
 One step: average the loss over the kept targets, clip the gradient to a norm, let AdamW move.
 """
@@ -38,7 +38,8 @@ def get_batch(
             raise ValueError(f"{name} must be at least 1, got {size}")
     if len(tokens) <= seq_len:
         raise ValueError(f"tokens must be more than seq_len = {seq_len}, got {len(tokens)}")
-    starts = torch.randint(len(tokens) - seq_len, (batch,), generator=rng, device=rng.device).tolist()
+    last = len(tokens) - seq_len
+    starts = torch.randint(last, (batch,), generator=rng, device=rng.device).tolist()
     inputs = torch.stack([tokens[start:start + seq_len].long() for start in starts])
     targets = torch.stack([tokens[start + 1:start + 1 + seq_len].long() for start in starts])
     return inputs, targets
@@ -306,7 +307,7 @@ def save_checkpoint(
 
 
 def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
-    """Given: shape and dtype of each of a model's weights, the size of each of an optimizer's groups."""
+    """Given: shape and dtype of a model's weights each, size of an optimizer's groups each."""
     return ({name: (weight.shape, weight.dtype) for name, weight in weights.items()},
             [len(group["params"]) for group in states["param_groups"]])
 

@@ -85,7 +85,7 @@ def min_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor
 def repetition_penalty(
     logits: Float[Tensor, "batch vocab"], ids: list[list[int]], penalty: float | int
 ) -> Float[Tensor, "batch vocab"]:
-    """Make the tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
+    """Make tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
 
     Each of them once, however often it occurs. penalty = 1 changes nothing, one below 1 invites
     repetition. ids has a list for each row; it may be empty.
@@ -109,7 +109,7 @@ def repetition_penalty(
 def inverse_cdf(
     logits: Float[Tensor, "*batch vocab"], u: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """The token that a number u in [0, 1) points at, when each token takes its probability of [0, 1).
+    """The token that u in [0, 1) points at, when each token takes its probability of [0, 1).
 
     The first id whose cumulative probability (of itself and all lower ids) is above u times the
     cumulative probability of all. In float64. A token of probability 0 is never chosen.
@@ -165,11 +165,13 @@ class Sampling:
     def __post_init__(self):
         """Given: try every setting on a vocabulary of one token, before any model has run."""
         one = torch.zeros(1, 1)
-        uses = {"repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
-                "temperature": lambda: self.temperature == 0 or apply_temperature(one, self.temperature),
-                "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
-                "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
-                "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
+        uses = {
+            "repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
+            "temperature": lambda: (
+                self.temperature == 0 or apply_temperature(one, self.temperature)),
+            "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
+            "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
+            "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
         for field, use in uses.items():
             try:
                 use()
@@ -318,8 +320,8 @@ def generate(
     raised, as in decode_steps.
     """
     # BEGIN SOLUTION
-    new = [[] for _ in ids]
-    for step in decode_steps(model, ids, max_new_tokens, Sampling(**sampling), stop, rng, use_cache):
+    new, how = [[] for _ in ids], Sampling(**sampling)
+    for step in decode_steps(model, ids, max_new_tokens, how, stop, rng, use_cache):
         for row, id in zip(new, step):
             if id is not None:
                 row.append(id)

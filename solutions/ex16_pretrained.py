@@ -72,7 +72,8 @@ def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
     trained = config_json.get("original_max_position_embeddings")
     if trained is not None and scaling["rope_type"] in ("llama3", "yarn"):
         scaling["original_max_position_embeddings"] = trained
-    return 10_000.0 if base is None else base, None if scaling == {"rope_type": "default"} else scaling
+    base = 10_000.0 if base is None else base
+    return base, None if scaling == {"rope_type": "default"} else scaling
     # END SOLUTION
 
 
@@ -147,7 +148,8 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     if kind == "gpt2":
         activation = _need("activation_function", "gelu_new")
         if activation not in ACTIVATION:
-            raise ValueError(f"activation_function must be one of {list(ACTIVATION)}, got {activation!r}")
+            raise ValueError(f"activation_function must be one of {list(ACTIVATION)}, "
+                             f"got {activation!r}")
         return ModelConfig(
             vocab_size=_need("vocab_size"), d_model=_need("n_embd"), layers=_need("n_layer"),
             heads=_need("n_head"), d_ff=config_json.get("n_inner") or 4 * _need("n_embd"),
@@ -160,7 +162,8 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     base, scaling = rope_of(config_json)
     bias = _need("attention_bias", False)
     return ModelConfig(
-        vocab_size=_need("vocab_size"), d_model=_need("hidden_size"), layers=_need("num_hidden_layers"),
+        vocab_size=_need("vocab_size"), d_model=_need("hidden_size"),
+        layers=_need("num_hidden_layers"),
         heads=_need("num_attention_heads"), kv_heads=config_json.get("num_key_value_heads"),
         head_dim=config_json.get("head_dim") or (128 if qwen3 else None),
         d_ff=_need("intermediate_size"), max_seq_len=_need("max_position_embeddings"),
@@ -213,7 +216,8 @@ def convert_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     # BEGIN SOLUTION
     outer = {"wte": "embedding", "wpe": "positions", "h": "blocks", "ln_f": "norm"}
-    renamed = rename(state, outer | {f"transformer.{theirs}": ours for theirs, ours in outer.items()} | {
+    prefixed = {f"transformer.{theirs}": ours for theirs, ours in outer.items()}
+    renamed = rename(state, outer | prefixed | {
         "lm_head": "unembedding",
         "ln_1": "norm1", "attn.c_attn": "attention.c_attn", "attn.c_proj": "attention.o_proj",
         "ln_2": "norm2", "mlp.c_fc": "feed_forward.up", "mlp.c_proj": "feed_forward.down"})
@@ -296,7 +300,8 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
         raise ValueError(f"{folder / INDEX} is damaged: its weight_map must give a file per tensor")
     shards = sorted(set(weight_map.values()))
-    if lost := [shard for shard in shards if Path(shard).name != shard or not (folder / shard).is_file()]:
+    if lost := [shard for shard in shards
+                if Path(shard).name != shard or not (folder / shard).is_file()]:
         raise ValueError(f"{folder} lacks these shards of {INDEX}: {', '.join(lost)}")
 
     tensors, found = {}, set()
@@ -311,7 +316,7 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 
 
 class Weightless(TorchFunctionMode):
-    """Given: a model made inside `with Weightless():` has weights of the right shapes, without numbers.
+    """Given: a model made inside `with Weightless():` has weights of right shapes, without numbers.
 
     Numbers that a checkpoint will replace need no memory and no random draw. torch.empty
     gives a tensor on the meta device, which has a shape and no storage, and changing one in place
@@ -372,10 +377,12 @@ def build_model(
     if problems:
         raise ValueError("tensors do not fit the config:\n  " + "\n  ".join(problems))
     if dtype is None and len(found := {tensor.dtype for tensor in tensors.values()}) > 1:
-        raise ValueError(f"dtype must be given where tensors are of several: {sorted(map(str, found))}")
+        raise ValueError("dtype must be given where tensors are of several: "
+                         f"{sorted(map(str, found))}")
 
-    weights = {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
-               for name, tensor in tensors.items()}
+    weights = {
+        name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
+        for name, tensor in tensors.items()}
     model.load_state_dict(weights, strict=False, assign=True)   # a tied head is not among them
     if config.tie_embeddings:
         model.unembedding.tie(model.embedding)
@@ -502,7 +509,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer | LibraryTokenizer:
         vocab = {id: _unspell(token) for token, id in saved["model"]["vocab"].items()
                  if token not in special}
         vocab |= {id: token.encode() for token, id in special.items()}
-        pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in saved["model"]["merges"])
+        pairs = (pair.split(" ") if isinstance(pair, str) else pair
+                 for pair in saved["model"]["merges"])
         merges = [(_unspell(left), _unspell(right)) for left, right in pairs]
         return Tokenizer(vocab, merges, list(special))
     except (KeyError, TypeError, ValueError) as error:

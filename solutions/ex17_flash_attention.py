@@ -5,8 +5,8 @@ forgotten; a running maximum and a running sum per query make the result exact. 
 the length, not with its square (Dao et al., 2022, arXiv 2205.14135; Dao, 2023, arXiv 2307.08691).
 
 The papers' letters: S, the scores of a tile, and P = e^(S − m), its weights. Per query m, the
-largest score so far (high), ℓ, the sum of P (total), and O, the values mixed by P (mix): out = O /
-ℓ. In the backward pass dX is the gradient of X, and D the sum of dO ∘ out.
+largest score so far (high), ℓ, the sum of P (total), and O, the values mixed by P (mix). At the end
+O is divided by ℓ. In the backward pass dX is the gradient of X, and D the sum of dO ∘ out.
 """
 
 import os
@@ -18,7 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Triton reads these when it is imported: without a GPU its interpreter runs kernels, and an error in one is left as is.
+# Triton reads these when it is imported: without a GPU its interpreter runs kernels, and an error
+# in one is left as is.
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 os.environ.setdefault("TRITON_FRONT_END_DEBUGGING", os.environ["TRITON_INTERPRET"])
 try:
@@ -78,7 +79,7 @@ def flash_attention(
     block_q: int = 64,
     block_k: int = 64,
 ) -> tuple[Float[Tensor, "*batch heads q value_dim"], Float[Tensor, "*batch heads q"]]:
-    """softmax(q kᵀ / √head_dim) v, a tile of block_q queries and block_k keys at a time: (out, lse).
+    """softmax(q kᵀ / √head_dim) v, block_q queries and block_k keys at a time: (out, lse).
 
     lse: per query, the natural logarithm of the sum of e^score over the keys that it sees. heads /
     kv_heads query heads in a row share k and v, as in chapter 10.
@@ -104,9 +105,9 @@ def flash_attention(
 
     for rows in tiles(q_len, block_q):
         q_tile = q[..., rows, :].to(wide) * scale
-        high = q_tile.new_full(q_tile.shape[:-1], -torch.inf)           # m, the largest score so far
-        total = torch.zeros_like(high)                                  # ℓ = Σ e^(score − m)
-        mix = torch.zeros_like(out[..., rows, :], dtype=wide)           # O = Σ e^(score − m) · value
+        high = q_tile.new_full(q_tile.shape[:-1], -torch.inf)       # m, the largest score so far
+        total = torch.zeros_like(high)                              # ℓ = Σ e^(score − m)
+        mix = torch.zeros_like(out[..., rows, :], dtype=wide)       # O = Σ e^(score − m) · value
         for keys in tiles(k_len, block_k):
             if causal and keys.start >= k_len - q_len + rows.stop:
                 break                                   # this tile and those behind it: the future
@@ -188,12 +189,15 @@ def flash_attention_backward(
             grad_k[..., keys, :] += (dS.mT @ q_tile).sum(-3, keepdim=True)     # over the groups
             grad_v[..., keys, :] += (P.mT @ dO).sum(-3, keepdim=True)
     grad_q = rearrange(grad_q, "... kv_heads groups q d -> ... (kv_heads groups) q d")
-    return tuple(x.to(dtype) for x, dtype in zip((grad_q, grad_k.squeeze(-3), grad_v.squeeze(-3)), dtypes))
+    grads = grad_q, grad_k.squeeze(-3), grad_v.squeeze(-3)
+    return tuple(grad.to(dtype) for grad, dtype in zip(grads, dtypes))
     # END SOLUTION
 
 
 class FlashAttention(torch.autograd.Function):
-    """flash_attention's out, with its own backward pass: FlashAttention.apply(q, k, v, causal, block_q, block_k).
+    """flash_attention's out, with its own backward pass.
+
+    FlashAttention.apply(q, k, v, causal, block_q, block_k) gives it.
 
     Between the passes it keeps q, k, v, out and lse, and nothing else. It can be differentiated
     once; the gradient of a gradient is refused (RuntimeError), since the backward pass takes lse
@@ -232,7 +236,7 @@ def split_decode(
     v: Float[Tensor, "*batch kv_heads k value_dim"],
     splits: int,
 ) -> tuple[Float[Tensor, "*batch heads q value_dim"], Float[Tensor, "*batch heads q"]]:
-    """Attention of a new token's query over all keys, cut into `splits` pieces and merged: (out, lse).
+    """A new token's attention over all keys, cut into `splits` pieces and merged: (out, lse).
 
     A GPU computes the pieces at the same time ("flash decoding"): with a single query, there would
     be too few tiles to keep it busy. The pieces need not be equally long, and may be empty.
@@ -255,9 +259,10 @@ def split_decode(
 def flash_tiles(
     q_ptr: Tensor, k_ptr: Tensor, v_ptr: Tensor, out_ptr: Tensor, lse_ptr: Tensor,
     q_len: int, k_len: int, head_dim: int, value_dim: int, groups: int, scale: float,
-    CAUSAL: constexpr, BLOCK_Q: constexpr, BLOCK_K: constexpr, HEAD_DIM: constexpr, VALUE_DIM: constexpr,
+    CAUSAL: constexpr, BLOCK_Q: constexpr, BLOCK_K: constexpr,
+    HEAD_DIM: constexpr, VALUE_DIM: constexpr,
 ):
-    """The kernel: one program computes one tile of queries of one head, from the first key to the last.
+    """The kernel: one program computes one tile of queries of one head, over all keys.
 
     Program (i, j) has the queries i · BLOCK_Q … of row j, where a row is a head of a text. The
     pointers are to contiguous memory: q (rows, q_len, head_dim), k (rows / groups, k_len,
@@ -271,8 +276,9 @@ def flash_tiles(
     row = tl.program_id(1).to(tl.int64)     # row · q_len · head_dim may be past 2³¹
     queries = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     features, value_features = tl.arange(0, HEAD_DIM), tl.arange(0, VALUE_DIM)
+    wanted, valued = features[None, :] < head_dim, value_features[None, :] < value_dim
     q_at = (row * q_len + queries[:, None]) * head_dim + features[None, :]
-    q = tl.load(q_ptr + q_at, mask=(queries[:, None] < q_len) & (features[None, :] < head_dim), other=0.0)
+    q = tl.load(q_ptr + q_at, mask=(queries[:, None] < q_len) & wanted, other=0.0)
     q = q.to(tl.float32) * scale
 
     high = tl.full([BLOCK_Q], float("-inf"), tl.float32)    # m, ℓ and O, as in flash_attention
@@ -286,8 +292,8 @@ def flash_tiles(
         k_at = (row // groups * k_len + keys[:, None]) * head_dim + features[None, :]
         v_at = (row // groups * k_len + keys[:, None]) * value_dim + value_features[None, :]
         real = keys[:, None] < k_len
-        k = tl.load(k_ptr + k_at, mask=real & (features[None, :] < head_dim), other=0.0).to(tl.float32)
-        v = tl.load(v_ptr + v_at, mask=real & (value_features[None, :] < value_dim), other=0.0).to(tl.float32)
+        k = tl.load(k_ptr + k_at, mask=real & wanted, other=0.0).to(tl.float32)
+        v = tl.load(v_ptr + v_at, mask=real & valued, other=0.0).to(tl.float32)
 
         seen = keys[None, :] < k_len
         if CAUSAL:
@@ -304,8 +310,7 @@ def flash_tiles(
     out = mix / tl.where(total == 0, 1.0, total)[:, None]
     lse = high + tl.log(total)              # −∞ where nothing was seen
     out_at = (row * q_len + queries[:, None]) * value_dim + value_features[None, :]
-    inside = (queries[:, None] < q_len) & (value_features[None, :] < value_dim)
-    tl.store(out_ptr + out_at, out, mask=inside)
+    tl.store(out_ptr + out_at, out, mask=(queries[:, None] < q_len) & valued)
     tl.store(lse_ptr + row * q_len + queries, lse, mask=queries < q_len)
     # END SOLUTION
 
@@ -318,7 +323,7 @@ def flash_kernel(
     block_q: int = 64,
     block_k: int = 64,
 ) -> tuple[Float[Tensor, "*batch heads q value_dim"], Float[Tensor, "*batch heads q"]]:
-    """Given: flash_attention by the kernel flash_tiles, for float32, bfloat16 and float16: (out, lse).
+    """Given: flash_attention by the kernel flash_tiles, of up to 32 bits: (out, lse).
 
     A program per tile of queries and per head. Triton compiles the kernel for a GPU, once for each
     dtype and choice of blocks; its interpreter runs it on a CPU, where TRITON_INTERPRET is 1.
@@ -336,7 +341,9 @@ def flash_kernel(
     (q_len, head_dim), (k_len, value_dim) = q.shape[-2:], v.shape[-2:]
     out, lse = q.new_empty(*q.shape[:-1], value_dim), q.new_empty(q.shape[:-1], dtype=torch.float32)
     flash_tiles[triton.cdiv(q_len, block_q), q.shape[:-2].numel()](
-        q, k, v, out, lse, q_len, k_len, head_dim, value_dim, q.shape[-3] // k.shape[-3], head_dim ** -0.5,
+        q, k, v, out, lse, q_len, k_len, head_dim, value_dim,
+        q.shape[-3] // k.shape[-3], head_dim ** -0.5,
         CAUSAL=causal, BLOCK_Q=block_q, BLOCK_K=block_k,
-        HEAD_DIM=max(16, triton.next_power_of_2(head_dim)), VALUE_DIM=max(16, triton.next_power_of_2(value_dim)))
+        HEAD_DIM=max(16, triton.next_power_of_2(head_dim)),
+        VALUE_DIM=max(16, triton.next_power_of_2(value_dim)))
     return out, lse

@@ -24,13 +24,13 @@ from .ex11_kv_cache import KVCache, _must_fit
 from .ex13_transformer import ModelConfig, Transformer, count_parameters
 from .ex16_pretrained import DTYPES, Weightless, read_file
 
-BLOCK = 32                                                      # of GGUF's formats and of MXFP4
-E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)                 # codes 0 … 7 of MXFP4; 8 … 15 are negative
-DAMPING = 0.01                                                  # of GPTQ, a share of the mean diagonal
+BLOCK = 32                                          # of GGUF's formats and of MXFP4
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)     # codes 0 … 7 of MXFP4; 8 … 15 are negative
+DAMPING = 0.01                                      # of GPTQ, a share of the mean diagonal
 
 
 def check_sizes(features: int, bits: int, group: int) -> None:
-    """Given: raise ValueError that names bits unless in 2 … 8, or group unless it divides features."""
+    """Given: raise ValueError naming bits unless in 2 … 8, or group unless it divides features."""
     if not 2 <= bits <= 8:
         raise ValueError(f"bits must be in 2 … 8, got {bits}")
     if group < 1 or features % group:
@@ -62,7 +62,9 @@ def _to_codes(w: Tensor, scale: Tensor, zero: Tensor, bits: int) -> Tensor:
 @torch.no_grad()
 def quantize(
     w: Float[Tensor, "*rows features"], bits: int, group: int, symmetric: bool = False
-) -> tuple[UInt8[Tensor, "*rows features"], Float[Tensor, "*rows groups"], UInt8[Tensor, "*rows groups"]]:
+) -> tuple[
+    UInt8[Tensor, "*rows features"], Float[Tensor, "*rows groups"], UInt8[Tensor, "*rows groups"]
+]:
     """Each weight's code, each group's scale and zero: weight ≈ scale · (code − zero).
 
     A group is `group` neighbours along the last axis. With low = min(weights, 0) and high =
@@ -104,7 +106,8 @@ def dequantize(
     """
     # BEGIN SOLUTION
     groups = rearrange(codes, "... (groups size) -> ... groups size", groups=scales.shape[-1])
-    return (scales[..., None] * (groups.to(scales.dtype) - zeros[..., None].to(scales.dtype))).flatten(-2)
+    differences = groups.to(scales.dtype) - zeros[..., None].to(scales.dtype)
+    return (scales[..., None] * differences).flatten(-2)
     # END SOLUTION
 
 
@@ -144,8 +147,16 @@ class QuantizedLinear(nn.Module):
     in_features, and in_features where it is odd and the codes are packed.
     """
 
-    def __init__(self, in_features: int, out_features: int, bits: int, group: int, bias: bool = False,
-                 dtype: torch.dtype | None = None, device: torch.device | str | None = None):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bits: int,
+        group: int,
+        bias: bool = False,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
         super().__init__()
         # BEGIN SOLUTION
         for name, size in (("in_features", in_features), ("out_features", out_features)):
@@ -156,10 +167,11 @@ class QuantizedLinear(nn.Module):
             raise ValueError(f"in_features must be even to be packed, got {in_features}")
         self.bits, self.group = bits, group
         width, groups = in_features // 2 if bits <= 4 else in_features, in_features // group
-        self.register_buffer("codes", torch.zeros(out_features, width, dtype=torch.uint8, device=device))
-        self.register_buffer("scales", torch.zeros(out_features, groups, dtype=dtype, device=device))
-        self.register_buffer("zeros", torch.zeros(out_features, groups, dtype=torch.uint8, device=device))
-        self.bias = nn.Parameter(torch.zeros(out_features, dtype=dtype, device=device)) if bias else None
+        byte, wide = {"dtype": torch.uint8, "device": device}, {"dtype": dtype, "device": device}
+        self.register_buffer("codes", torch.zeros(out_features, width, **byte))
+        self.register_buffer("scales", torch.zeros(out_features, groups, **wide))
+        self.register_buffer("zeros", torch.zeros(out_features, groups, **byte))
+        self.bias = nn.Parameter(torch.zeros(out_features, **wide)) if bias else None
         # END SOLUTION
 
     @staticmethod
@@ -167,7 +179,8 @@ class QuantizedLinear(nn.Module):
                     zeros: Tensor) -> "QuantizedLinear":
         """Given: a layer with these codes (not packed), scales and zeros, and linear's own bias."""
         rows, features = linear.weight.shape
-        layer = QuantizedLinear(features, rows, bits, group, linear.bias is not None, linear.weight.dtype, "meta")
+        layer = QuantizedLinear(features, rows, bits, group, linear.bias is not None,
+                                linear.weight.dtype, "meta")
         layer.codes = pack_int4(codes) if bits <= 4 else codes
         layer.scales, layer.zeros, layer.bias = scales, zeros, linear.bias
         return layer.train(linear.training)
@@ -179,14 +192,17 @@ class QuantizedLinear(nn.Module):
         return dequantize(codes, self.scales, self.zeros)
         # END SOLUTION
 
-    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
+    def forward(
+        self, x: Float[Tensor, "*batch in_features"]
+    ) -> Float[Tensor, "*batch out_features"]:
         """x Ŵᵀ + b, in x's dtype: Ŵ is cast to it. Gradients reach x and the bias.
 
         Raises ValueError naming x where it does not end in in_features features.
         """
         # BEGIN SOLUTION
         if x.shape[-1] != self.scales.shape[1] * self.group:
-            raise ValueError(f"x has {x.shape[-1]} features, expected {self.scales.shape[1] * self.group}")
+            wanted = self.scales.shape[1] * self.group
+            raise ValueError(f"x has {x.shape[-1]} features, expected {wanted}")
         y = x @ self.dequantized().to(x.dtype).T
         return y if self.bias is None else y + self.bias
         # END SOLUTION
@@ -195,7 +211,7 @@ class QuantizedLinear(nn.Module):
 def layers_to_quantize(
     model: nn.Module, bits: int, group: int, skip: Iterable[str] = ()
 ) -> dict[str, Linear]:
-    """The Linear layers in a model by their names, such as "blocks.0.attention.q_proj", in its order.
+    """A model's Linear layers by their names, such as "blocks.0.attention.q_proj", in its order.
 
     Embedding and Unembedding, tied or not, are no Linear layers: they are not among them. A layer
     is left out where one of skip, "down" or "attention.q_proj" or "blocks.1", is a run of whole
@@ -209,7 +225,8 @@ def layers_to_quantize(
     # BEGIN SOLUTION
     check_sizes(1, bits, 1)
     skip = list(skip)
-    every = {name: module for name, module in model.named_modules() if name and isinstance(module, Linear)}
+    every = {name: module for name, module in model.named_modules()
+             if name and isinstance(module, Linear)}
     hit = {name: [part for part in skip if f".{part}." in f".{name}."] for name in every}
     if idle := [part for part in skip if not any(part in parts for parts in hit.values())]:
         raise ValueError(f"skip must name Linear layers of the model, got {idle}")
@@ -219,8 +236,8 @@ def layers_to_quantize(
     features = {name: module.weight.shape[1] for name, module in chosen.items()}
     if wrong := [f"{name} of {size}" for name, size in features.items()
                  if group < 1 or size % group or bits <= 4 and size % 2]:
-        raise ValueError(f"group must divide every layer's in_features, which must be even up to 4 bits, "
-                         f"got {group} for {', '.join(wrong)}")
+        raise ValueError(f"group must divide every layer's in_features, which must be even up to "
+                         f"4 bits, got {group} for {', '.join(wrong)}")
     if wrong := [name for name, module in chosen.items() if not module.weight.isfinite().all()]:
         raise ValueError(f"model must have finite weights, got others in {', '.join(wrong)}")
     return chosen
@@ -259,13 +276,13 @@ def gptq(
     UInt8[Tensor, "out_features in_features"], Float[Tensor, "out_features groups"],
     UInt8[Tensor, "out_features groups"],
 ]:
-    """Codes, scales and zeros that keep inputs · weightᵀ, not weight, as it was. Computed in float64.
+    """Codes, scales and zeros that keep inputs · weightᵀ, not weight, as it was. In float64.
 
     H = XᵀX + 0.01 · mean(diag(XᵀX)) · I, with X the inputs, one a row. U is upper triangular and
     UᵀU = H⁻¹. Column j of the weights W, from the first to the last:
 
-        at the start of a group: scale and zero as in quantize, not symmetric, of the group's weights
-            as they are *now*
+        at the start of a group: scale and zero as in quantize, not symmetric, of the group's
+            weights as they are *now*
         code = clamp(round(W[:, j] / scale) + zero, 0, 2^bits − 1)
         error = (W[:, j] − scale · (code − zero)) / U[j, j]
         W[:, j + 1:] −= error · U[j, j + 1:]        what is still to come makes up for it
@@ -306,15 +323,17 @@ def gptq(
 @torch.no_grad()
 def gptq_model(model: Transformer, ids: Int[Tensor, "batch seq"], bits: int, group: int,
                skip: Iterable[str] = ()) -> Transformer:
-    """Given: as quantize_model, by gptq, with the inputs that each layer meets when the model reads ids.
+    """Given: as quantize_model, by gptq, with the inputs that layers meet when the model reads ids.
 
     Block by block: a block's layers see what the blocks before it, quantized by then, hand on.
     """
     chosen = layers_to_quantize(model, bits, group, skip)
     for number in range(len(model.blocks)):
-        ours = {name: linear for name, linear in chosen.items() if name.startswith(f"blocks.{number}.")}
+        ours = {name: linear for name, linear in chosen.items()
+                if name.startswith(f"blocks.{number}.")}
         seen = {}
-        hooks = [linear.register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0]}))
+        hooks = [linear.register_forward_pre_hook(
+                     lambda _, given, name=name: seen.update({name: given[0]}))
                  for name, linear in ours.items()]
         try:
             model(ids)
@@ -456,7 +475,7 @@ def to_mxfp4(
 def from_mxfp4(
     codes: UInt8[Tensor, "*rows features"], exponents: UInt8[Tensor, "*rows blocks"]
 ) -> Float[Tensor, "*rows features"]:
-    """The float32 numbers that codes and exponents of MXFP4 stand for: ± E2M1 · 2^(exponent − 127)."""
+    """The float32 numbers that codes and exponents of MXFP4 are: ± E2M1 · 2^(exponent − 127)."""
     # BEGIN SOLUTION
     table = torch.tensor([*E2M1, *(-value for value in E2M1)], device=codes.device)
     blocks = rearrange(table[codes.int()], "... (blocks size) -> ... blocks size", size=BLOCK)
@@ -502,7 +521,8 @@ class Int8KVCache(KVCache):
         if end > self.capacity:
             raise ValueError(f"capacity is {self.capacity}, got position {end - 1}")
         answer = []
-        for codes, scales, x in ((self.keys, self.key_scales, k), (self.values, self.value_scales, v)):
+        both = (self.keys, self.key_scales, k), (self.values, self.value_scales, v)
+        for codes, scales, x in both:
             x = x.to(torch.promote_types(x.dtype, torch.float32))
             scale = (x.abs().amax(-1, keepdim=True) / 127).to(scales.dtype)
             scales[:, :, self.length:end] = scale
@@ -562,7 +582,7 @@ def save(model: Transformer, path: str | Path) -> None:
 
 
 def _empty(metadata: dict[str, str] | None, file: Path) -> Transformer:
-    """Given: the model that save's metadata describes, Weightless; ValueError naming the file if none."""
+    """Given: the model that save's metadata describes, Weightless; else ValueError naming file."""
     try:
         config, layers = (json.loads(metadata[key]) for key in ("config", "layers"))
         with Weightless():
@@ -572,10 +592,11 @@ def _empty(metadata: dict[str, str] | None, file: Path) -> Transformer:
                 if not isinstance(linear, Linear):
                     raise ValueError(f"{name} is no Linear layer")
                 rows, features = linear.weight.shape
-                replace(model, name, QuantizedLinear(features, rows, bits, group, linear.bias is not None,
-                                                     device="meta"))
+                replace(model, name, QuantizedLinear(
+                    features, rows, bits, group, linear.bias is not None, device="meta"))
     except Exception as error:          # whatever a stranger's JSON makes of a constructor
-        raise ValueError(f"{file} is no quantized model: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{file} is no quantized model: {what}") from error
     return model
 
 

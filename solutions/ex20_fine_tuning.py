@@ -32,8 +32,10 @@ IGNORED = -100  # a target that is not learned from, as in lesson 14
 
 # An adapter folder as PEFT writes it, and the parts of a Llama or Qwen3 by Hugging Face's names.
 TENSORS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-HUGGING = {"blocks.": "model.layers.", ".attention.": ".self_attn.", ".feed_forward.gate": ".mlp.gate_proj",
-           ".feed_forward.up": ".mlp.up_proj", ".feed_forward.down": ".mlp.down_proj"}
+HUGGING = {
+    "blocks.": "model.layers.", ".attention.": ".self_attn.",
+    ".feed_forward.gate": ".mlp.gate_proj", ".feed_forward.up": ".mlp.up_proj",
+    ".feed_forward.down": ".mlp.down_proj"}
 
 # Keys of adapter_config.json that change no number once the tensors are there. What is neither
 # one of these nor read by load_lora must be null, false or empty: it would ask for another method.
@@ -84,8 +86,10 @@ class LoRALinear(nn.Module):
         self.dropout = Dropout(dropout)
         # END SOLUTION
 
-    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
-        """The sum, or base alone where it is merged; computed in the dtype of A, returned in base's."""
+    def forward(
+        self, x: Float[Tensor, "*batch in_features"]
+    ) -> Float[Tensor, "*batch out_features"]:
+        """The sum, or base alone where merged; computed in the dtype of A, returned in base's."""
         # BEGIN SOLUTION
         y = self.base(x)
         if self.merged:
@@ -124,7 +128,8 @@ class LoRALinear(nn.Module):
 
 def lora_layers(model: nn.Module) -> dict[str, LoRALinear]:
     """Given: a model's LoRALinears by their names, such as blocks.0.attention.q_proj."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
+    return {name: module for name, module in model.named_modules()
+            if isinstance(module, LoRALinear)}
 
 
 def merge_lora(model: nn.Module) -> None:
@@ -140,7 +145,7 @@ def unmerge_lora(model: nn.Module) -> None:
 
 
 def matches(name: str, targets: Iterable[str]) -> bool:
-    """Given: whether targets hold a module's name, or its end: q_proj is for blocks.0.attention.q_proj."""
+    """Given: whether targets hold a name or its end: q_proj is for blocks.0.attention.q_proj."""
     return any(name == target or name.endswith(f".{target}") for target in targets)
 
 
@@ -184,12 +189,13 @@ def hugging_name(name: str) -> str:
 
 
 def must_be_llama(model: nn.Module) -> None:
-    """Given: raises ValueError naming model where Hugging Face would not have its Linears one by one.
+    """Given: raises ValueError naming model unless Hugging Face has its Linears one by one.
 
     GPT-2's file keeps q, k and v in one matrix, so that an adapter for three has no place in it.
     """
     config: ModelConfig | None = model.config if isinstance(model, Transformer) else None
-    if config is None or (config.norm, config.feed_forward, config.positions) != ("rms", "swiglu", "rope"):
+    parts = config and (config.norm, config.feed_forward, config.positions)
+    if parts != ("rms", "swiglu", "rope"):
         raise ValueError("model must be a Transformer like a Llama or Qwen3: RMSNorm, SwiGLU, RoPE")
 
 
@@ -211,7 +217,8 @@ def save_lora(model: nn.Module, path: str | Path) -> None:
     layers = {hugging_name(name): layer for name, layer in lora_layers(model).items()}
     settings = {(layer.rank, layer.alpha, layer.dropout.p) for layer in layers.values()}
     if len(settings) != 1:
-        raise ValueError(f"model must have LoRALinears of one rank, alpha and dropout, got {settings or 'none'}")
+        raise ValueError("model must have LoRALinears of one rank, alpha and dropout, "
+                         f"got {settings or 'none'}")
     [(rank, alpha, dropout)] = settings
     plain = [hugging_name(name) for name, module in model.named_modules()
              if isinstance(module, Linear) and not name.endswith(".base")]
@@ -232,10 +239,11 @@ def save_lora(model: nn.Module, path: str | Path) -> None:
 
 
 def config_problems(config: dict) -> list[str]:
-    """Given: what load_lora cannot do of an adapter_config.json, a line each; none where it can all."""
-    read = {"peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "init_lora_weights"}
-    rank, alpha, dropout = config.get("r"), config.get("lora_alpha"), config.get("lora_dropout", 0.0)
-    targets = config.get("target_modules")
+    """Given: what load_lora cannot do of an adapter_config.json, a line each."""
+    read = {"peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules",
+            "init_lora_weights"}
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    dropout, targets = config.get("lora_dropout", 0.0), config.get("target_modules")
     rules = [
         ("peft_type", "be 'LORA'", config.get("peft_type") == "LORA"),
         ("r", "be a whole number of at least 1", type(rank) is int and rank >= 1),
@@ -255,7 +263,7 @@ def config_problems(config: dict) -> list[str]:
 
 
 def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
-    """Put the adapter in the folder path, written by save_lora or by PEFT, around a model's Linears.
+    """Put the adapter in the folder path, by save_lora or PEFT, around a model's Linears.
 
     What save_lora wrote, and add_lora with the rank, alpha and dropout of adapter_config.json, on
     the Linears whose hugging_name target_modules match. Tensors of any floating-point dtype are
@@ -279,11 +287,14 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
         if not (folder / TENSORS).is_file():
             raise ValueError(f"path must hold {TENSORS}, got {folder}")
         tensors, targets = read_file(folder / TENSORS), config["target_modules"]
-        linears = {name: module for name, module in model.named_modules() if isinstance(module, Linear)}
-        found = {name: linear for name, linear in linears.items() if matches(hugging_name(name), targets)}
+        linears = {name: module for name, module in model.named_modules()
+                   if isinstance(module, Linear)}
+        found = {name: linear for name, linear in linears.items()
+                 if matches(hugging_name(name), targets)}
         wanted = {}
         for name, linear in found.items():
-            theirs, (out_features, in_features) = f"base_model.model.{hugging_name(name)}", linear.weight.shape
+            theirs = f"base_model.model.{hugging_name(name)}"
+            out_features, in_features = linear.weight.shape
             wanted[f"{theirs}.lora_A.weight"] = (config["r"], in_features)
             wanted[f"{theirs}.lora_B.weight"] = (out_features, config["r"])
         problems = [f"no such Linear: {target}" for target in targets
@@ -297,8 +308,8 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
     with torch.no_grad():
         for name, layer in lora_layers(model).items():
             for which in "ab":
-                tensor = tensors[f"base_model.model.{hugging_name(name)}.lora_{which.upper()}.weight"]
-                getattr(layer, f"lora_{which}").copy_(tensor)
+                theirs = f"base_model.model.{hugging_name(name)}.lora_{which.upper()}.weight"
+                getattr(layer, f"lora_{which}").copy_(tensors[theirs])
     return model
     # END SOLUTION
 
@@ -320,7 +331,7 @@ class Generation(Extension):
 
 
 class PlainNamespace(Namespace):
-    """Given: {% set ns = namespace(…) %} without names that begin with _, so that it cannot pass for a str."""
+    """Given: {% set ns = namespace(…) %} without names in _, so that it cannot pass for a str."""
 
     def __init__(self, **attributes: Any):
         super().__init__()
@@ -336,7 +347,8 @@ class PlainNamespace(Namespace):
 def to_json(x: Any, ensure_ascii: bool = False, indent: int | None = None,
             separators: tuple[str, str] | None = None, sort_keys: bool = False) -> str:
     """Given: the filter tojson of chat templates: JSON as json.dumps writes it, not HTML's."""
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                      sort_keys=sort_keys)
 
 
 def raise_exception(message: str) -> None:
@@ -352,7 +364,7 @@ def strftime_now(form: str) -> str:
 def render_chat(
     messages: list[dict], template: str, add_generation_prompt: bool = False, **variables: Any
 ) -> str:
-    """A chat as one text, by a template in the language jinja2, as transformers' apply_chat_template has it.
+    """A chat as one text, by a template in jinja2, as transformers' apply_chat_template has it.
 
     messages: dicts with a role, such as "user", and mostly a content. template: what
     tokenizer_config.json has as chat_template, such as CHATML. add_generation_prompt: whether the
@@ -379,18 +391,20 @@ def render_chat(
     environment.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now,
                             "namespace": PlainNamespace}
     try:
-        given = json.loads(json.dumps({"tools": None, "documents": None, "messages": messages} | variables))
+        given = json.loads(json.dumps(
+            {"tools": None, "documents": None, "messages": messages} | variables))
     except (TypeError, ValueError) as error:
         raise ValueError(f"messages and variables must be JSON: {error}") from error
     try:
-        return environment.from_string(template).render(given, add_generation_prompt=add_generation_prompt)
+        return environment.from_string(template).render(
+            given, add_generation_prompt=add_generation_prompt)
     except Exception as error:          # a program of another's may fail in any way
         raise ValueError(f"template cannot write these messages: {error}") from error
     # END SOLUTION
 
 
 def assistant_mask(ids: list[int], header: list[int], end: int) -> list[bool]:
-    """Which tokens of a chat the assistant said: behind a header, up to its end token, which is one of them.
+    """Which tokens of a chat the assistant said: behind a header, up to its end token and with it.
 
     header: the ids that open the assistant's turn, such as those of "<|im_start|>assistant\\n";
     they are not its words. end: the id that ends a turn; to stop is a thing to learn, too. A turn
@@ -480,7 +494,8 @@ def pack(
     # BEGIN SOLUTION
     if seq_len < 1:
         raise ValueError(f"seq_len must be at least 1, got {seq_len}")
-    if not examples or not all(len(ids) == len(learn) and 1 <= len(ids) <= seq_len for ids, learn in examples):
+    if not examples or not all(
+            len(ids) == len(learn) and 1 <= len(ids) <= seq_len for ids, learn in examples):
         raise ValueError(f"examples must have 1 … {seq_len} ids and as many learn, got "
                          f"{[(len(ids), len(learn)) for ids, learn in examples]}")
     rows = []                           # of tokens: (id, whether it is learned, position, example)

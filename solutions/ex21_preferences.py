@@ -267,7 +267,8 @@ def rollouts(
     starts = [prompt for prompt in prompts for _ in range(n)]
     answers = generate(model, starts, max_new_tokens, stop=[end], rng=rng)
     finished = [len(answer) < max_new_tokens for answer in answers]
-    texts = [start + answer + [end] * done for start, answer, done in zip(starts, answers, finished)]
+    texts = [start + answer + [end] * done
+             for start, answer, done in zip(starts, answers, finished)]
     longest = max(map(len, texts))
     device = next(model.parameters()).device
     ids = torch.tensor([text + [0] * (longest - len(text)) for text in texts], device=device)
@@ -278,7 +279,7 @@ def rollouts(
 
 
 def exact_reward(rolled: Rollouts, targets: list[list[int]]) -> Float[Tensor, "prompts n"]:
-    """A reward that can be verified: 1 for an answer that is its prompt's target and was ended, else 0.
+    """A reward that can be verified: 1 for a prompt's target, where it was ended, else 0.
 
     targets: one per prompt, without the end token. float32, on the device of rolled.ids.
 
