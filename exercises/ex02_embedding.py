@@ -78,7 +78,7 @@ class Unembedding(nn.Module):
         """Use the embedding's weight as this weight: one Parameter, so one storage, one gradient.
 
         The embedding's numbers stay and this module's are dropped; a bias is kept. Tie before
-        the optimizer is made. (Press and Wolf, 2017, arXiv:1608.05859)
+        the optimizer is made. (Press and Wolf, 2017, arXiv 1608.05859)
 
         Raises ValueError, naming embedding, where the two weights differ in shape, and then
         changes nothing.

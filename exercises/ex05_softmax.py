@@ -49,9 +49,9 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """The mean of −log softmax(logits)[target] over the targets that are kept, in nats.
 
-    A target equal to ignore_index is left out of the sum and of the count, whatever its logits
-    are. Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to the dtype
-    of logits.
+    A target equal to ignore_index is left out of the sum and of the count, whatever its logits are.
+    Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to
+    the dtype of logits.
 
     Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
     """

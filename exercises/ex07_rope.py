@@ -85,7 +85,8 @@ def interleaved_to_half(
     to i and row 2i + 1 to i + head_dim/2. RoPE's "half" on the result then gives the scores that
     "interleaved" gave before.
 
-    Raises ValueError naming heads where it is below 1 or the rows are not heads times an even number.
+    Raises ValueError naming heads where it is below 1 or the rows are not heads times an even
+    number.
     """
     raise NotImplementedError
 

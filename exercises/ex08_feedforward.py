@@ -78,7 +78,8 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """x with a fresh draw for every number, in the dtype of x; x itself in eval mode.
 
-        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of 0.01.
+        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of
+        0.01.
         """
         raise NotImplementedError
 

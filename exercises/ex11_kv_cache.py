@@ -95,7 +95,8 @@ class RollingKVCache:
     p mod window, over position p − window, which nobody will ask for again. length: how many
     positions were ever seen, so that the next one is known; it may be above window.
 
-    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
+    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section
+    2.
     """
 
     def __init__(

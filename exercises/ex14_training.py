@@ -1,4 +1,4 @@
-"""Training: batches, a schedule, clipping, AdamW, accumulation, and checkpoints that can be trusted.
+"""Training: batches, a schedule, clipping, AdamW, accumulation, checkpoints that can be trusted.
 
 One step: average the loss over the kept targets, clip the gradient to a norm, let AdamW move.
 """
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
@@ -58,7 +57,8 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
     The parameters of one model may lie on several devices.
 
-    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv
+    1211.5063).
     """
     raise NotImplementedError
 
@@ -173,7 +173,7 @@ def save_checkpoint(
 
 
 def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
-    """Given: shape and dtype of each of a model's weights, the size of each of an optimizer's groups."""
+    """Given: shape and dtype of a model's weights each, size of an optimizer's groups each."""
     return ({name: (weight.shape, weight.dtype) for name, weight in weights.items()},
             [len(group["params"]) for group in states["param_groups"]])
 

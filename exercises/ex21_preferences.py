@@ -1,8 +1,8 @@
 """Preferences: learning from choices between two answers, and from rewards.
 
 An answer's log-probability is the sum of its tokens'. From pairs of answers, one of them preferred,
-come a reward model's loss and DPO's; from rewards of answers that the model itself has written comes
-GRPO. Everything is computed in at least float32 and left there, unlike in earlier chapters: a
+come a reward model's loss and DPO's; from rewards of answers that the model itself has written
+comes GRPO. Everything is computed in at least float32 and left there, unlike in earlier chapters: a
 difference of two log-probabilities follows, and bfloat16 knows 100.0 and 100.5 and nothing between.
 """
 
@@ -36,7 +36,8 @@ def token_log_probs(
     """log π(ids[t] | ids[:t]) of every token but the first: what the logits *before* it gave it.
 
     Entry t − 1 is the log-softmax of logits[t − 1] at ids[t]; the last logits speak of a token that
-    is not there. In at least float32; ids of any integer dtype. A batch of no rows gives no numbers.
+    is not there. In at least float32; ids of any integer dtype. A batch of no rows gives no
+    numbers.
 
     Raises ValueError naming ids where seq is 0, or an id is not in 0 … vocab − 1.
     """
@@ -116,8 +117,8 @@ def group_advantages(
 ) -> Float[Tensor, "*groups n"]:
     """How much better than its group an answer is: (r − mean) / (std + eps) over the last axis.
 
-    A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r − mean,
-    not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
+    A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r −
+    mean, not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
 
     Raises ValueError naming rewards where a group holds fewer than 2.
     Shao et al., 2024 (arXiv 2402.03300); Liu et al., 2025 (arXiv 2503.20783).
@@ -152,11 +153,10 @@ def grpo_loss(
         "dapo"     the mean over all tokens of all answers
         "dr_grpo"  the sum over all tokens, divided by the number of answers times max_length
 
-    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high unless at least 0
-    (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length not at least 1
-    for "dr_grpo", a mask that leaves no token.
-    Shao et al., 2024 (arXiv 2402.03300); Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025
-    (arXiv 2503.20783).
+    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high unless
+    at least 0 (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length
+    not at least 1 for "dr_grpo", a mask that leaves no token. Shao et al., 2024 (arXiv 2402.03300);
+    Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025 (arXiv 2503.20783).
     """
     raise NotImplementedError
 
@@ -199,7 +199,7 @@ def rollouts(
 
 
 def exact_reward(rolled: Rollouts, targets: list[list[int]]) -> Float[Tensor, "prompts n"]:
-    """A reward that can be verified: 1 for an answer that is its prompt's target and was ended, else 0.
+    """A reward that can be verified: 1 for a prompt's target, where it was ended, else 0.
 
     targets: one per prompt, without the end token. float32, on the device of rolled.ids.
 

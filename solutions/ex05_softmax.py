@@ -10,6 +10,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
+# BEGIN SOLUTION
+def _shifted(wide: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """x − max x along dim, and max x, a constant to the gradient; x itself where max x is ±inf."""
+    top = wide.detach().amax(dim, keepdim=True)
+    return wide - top.masked_fill(top.isinf(), 0), top      # −inf − (−inf) would be NaN
+
+
+# END SOLUTION
 def softmax(
     x: Float[Tensor, "*shape"], dim: int = -1, temperature: float | int = 1.0
 ) -> Float[Tensor, "*shape"]:
@@ -25,9 +33,8 @@ def softmax(
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    top = wide.detach().amax(dim, keepdim=True)
-    top = top.masked_fill(top.isinf(), 0)       # −inf − (−inf) would be NaN
-    weights = ((wide - top) / temperature).exp()
+    shifted, _ = _shifted(wide, dim)
+    weights = (shifted / temperature).exp()
     total = weights.sum(dim, keepdim=True)
     total = total.clamp(min=1)                  # the top adds e⁰ = 1: below is only the empty sum
     return (weights / total).to(x.dtype)
@@ -42,9 +49,9 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
     """
     # BEGIN SOLUTION
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    top = wide.detach().amax(dim, keepdim=True)
-    total = (wide - top.masked_fill(top.isinf(), 0)).exp().sum(dim, keepdim=True)
-    return (top + total.clamp(min=1).log()).squeeze(dim).to(x.dtype)
+    shifted, top = _shifted(wide, dim)
+    total = shifted.exp().sum(dim, keepdim=True).clamp(min=1)
+    return (top + total.log()).squeeze(dim).to(x.dtype)
     # END SOLUTION
 
 
@@ -56,8 +63,7 @@ def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*sh
     """
     # BEGIN SOLUTION
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    top = wide.detach().amax(dim, keepdim=True)
-    shifted = wide - top.masked_fill(top.isinf(), 0)
+    shifted, _ = _shifted(wide, dim)
     total = shifted.exp().sum(dim, keepdim=True).clamp(min=1)
     return (shifted - total.log()).to(x.dtype)
     # END SOLUTION
@@ -70,9 +76,9 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """The mean of −log softmax(logits)[target] over the targets that are kept, in nats.
 
-    A target equal to ignore_index is left out of the sum and of the count, whatever its logits
-    are. Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to the dtype
-    of logits.
+    A target equal to ignore_index is left out of the sum and of the count, whatever its logits are.
+    Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to
+    the dtype of logits.
 
     Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
     """

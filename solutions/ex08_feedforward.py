@@ -34,7 +34,7 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     # BEGIN SOLUTION
     wide = _wide(x)
     positive = wide >= 0
-    small = torch.exp(torch.where(positive, -wide, wide))  # e^−|x|, at most 1
+    small = torch.exp(torch.where(positive, -wide, wide))  # e^−|x|; abs has the slope 0 at 0
     return (torch.where(positive, 1, small) / (1 + small)).to(x.dtype)
     # END SOLUTION
 
@@ -100,7 +100,8 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """x with a fresh draw for every number, in the dtype of x; x itself in eval mode.
 
-        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of 0.01.
+        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of
+        0.01.
         """
         # BEGIN SOLUTION
         if not self.training or self.p == 0:

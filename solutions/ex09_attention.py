@@ -81,7 +81,7 @@ def scaled_dot_product_attention(
     # BEGIN SOLUTION
     wide = torch.promote_types(q.dtype, torch.float32)
     weights = attention_weights(q.to(wide), k.to(wide), mask)
-    weights = Dropout(dropout)(weights)
+    weights = Dropout(dropout)(weights)         # a new module is in training mode: it drops
     return (weights @ v.to(wide)).to(q.dtype)
     # END SOLUTION
 

@@ -85,7 +85,7 @@ def sliding_window_mask(
 
 
 class GroupedQueryAttention(nn.Module):
-    """Self-attention as today's decoders have it: `heads` of queries, `kv_heads` of keys and values.
+    """Self-attention as today's decoders have it: heads of queries, kv_heads of keys and values.
 
     q_proj: Linear, d_model to heads · head_dim. k_proj, v_proj: to kv_heads · head_dim, all three
     with biases where qkv_bias. o_proj: heads · head_dim to d_model, with a bias where o_bias.

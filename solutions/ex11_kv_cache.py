@@ -116,7 +116,8 @@ class RollingKVCache:
     p mod window, over position p − window, which nobody will ask for again. length: how many
     positions were ever seen, so that the next one is known; it may be above window.
 
-    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
+    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section
+    2.
     """
 
     def __init__(
@@ -152,14 +153,14 @@ class RollingKVCache:
         """
         # BEGIN SOLUTION
         _must_fit(self.keys, k, v)
-        end = self.length + k.shape[2]
-        slot = self.length % self.window                      # the next one to be written
-        oldest = slot + 1 if self.length >= self.window else self.window
-        kept = torch.arange(max(self.length, end - self.window), end, device=k.device)
+        start, end = self.length, self.length + k.shape[2]
+        # position p lies in slot p % window
+        seen = torch.arange(max(0, start - self.window + 1), start, device=k.device) % self.window
+        kept = torch.arange(max(start, end - self.window), end, device=k.device) % self.window
         answer = []
         for ring, new in ((self.keys, k), (self.values, v)):
-            answer.append(torch.cat([ring[:, :, oldest:], ring[:, :, :slot], new], dim=2))
-            ring[:, :, kept % self.window] = new[:, :, -self.window:]
+            answer.append(torch.cat([ring[:, :, seen], new], dim=2))
+            ring[:, :, kept] = new[:, :, -self.window:]
         self.length = end
         return tuple(answer)
         # END SOLUTION
@@ -207,7 +208,8 @@ class CachedAttention(GroupedQueryAttention):
         if not self.causal:
             raise ValueError("causal must be True with a cache: old tokens cannot see new ones")
         if isinstance(cache, RollingKVCache) and not (self.window and self.window <= cache.window):
-            raise ValueError(f"cache keeps {cache.window} positions, the layer's window is {self.window}")
+            raise ValueError(f"cache keeps {cache.window} positions, the layer's window is "
+                             f"{self.window}")
         end = cache.length + seq
         if mask is not None:
             _mask_must_fit(mask, (batch, self.heads, seq, end))

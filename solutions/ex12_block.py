@@ -23,8 +23,8 @@ class PreNormBlock(nn.Module):
     The four parts are given as modules and kept under these names, so one class serves every
     model whose blocks are pre-norm. Nothing but these sums ever touches the stream x itself.
 
-    Raises ValueError where dropout is not in [0, 1), as Dropout does. Radford et al., 2019 (GPT-2); Xiong et al.,
-    2020 (arXiv 2002.04745).
+    Raises ValueError where dropout is not in [0, 1), as Dropout does. Radford et al., 2019 (GPT-2);
+    Xiong et al., 2020 (arXiv 2002.04745).
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .ex00_shapes import merge_heads
-from .ex02_embedding import Embedding, Unembedding
+from .ex02_embedding import STD, Embedding, Unembedding
 from .ex03_linear import Linear
 from .ex04_normalization import LayerNorm, RMSNorm
 from .ex06_positions import LearnedPositions, sinusoidal_encoding
@@ -23,8 +23,6 @@ from .ex09_attention import causal_mask
 from .ex10_grouped_query_attention import sliding_window_mask
 from .ex11_kv_cache import CachedAttention, KVCache, RollingKVCache
 from .ex12_block import CrossBlock, PostNormBlock, PreNormBlock, scaled_residual_init
-
-STD = 0.02  # the spread of every weight matrix at the start, as in GPT-2
 
 # The two norms of lesson 04 by the names that a config uses.
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
@@ -259,8 +257,8 @@ class Transformer(nn.Module):
 
     config; embedding; positions (learned or sinusoidal, else None); blocks; norm (None after
     post-norm blocks, which end in one); unembedding, which shares the embedding's weight where the
-    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then the
-    embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
+    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then
+    the embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
     falls on the sum. One RoPE serves all layers.
 
     At the start, as in GPT-2 (Radford et al., 2019): every Linear's weight is normal with
@@ -461,7 +459,7 @@ class EncoderDecoder(nn.Module):
 def _layer_matrices(config: ModelConfig) -> int:
     """Given: the numbers in the weight matrices of one layer, biases and norms left out."""
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    attention = 2 * config.d_model * (q + kv)                   # q_proj and o_proj, k_proj and v_proj
+    attention = 2 * config.d_model * (q + kv)               # q_proj and o_proj, k_proj and v_proj
     return attention + (2 if config.feed_forward == "mlp" else 3) * config.d_model * config.d_ff
 
 
@@ -599,7 +597,7 @@ _KERNELS = {
 
 
 def use_torch_kernels(model: nn.Module) -> nn.Module:
-    """Given: swap a model's parts, in place, for twins that call torch's kernels; returns the model.
+    """Given: swap a model's parts, in place, for twins on torch's kernels; returns the model.
 
     Linear, Unembedding, LayerNorm, RMSNorm, MLP, SwiGLU and CachedAttention become subclasses of
     themselves with another forward pass, which gives the same numbers, up to rounding, in less

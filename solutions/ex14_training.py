@@ -1,4 +1,4 @@
-"""Training: batches, a schedule, clipping, AdamW, accumulation, and checkpoints that can be trusted.
+"""Training: batches, a schedule, clipping, AdamW, accumulation, checkpoints that can be trusted.
 
 One step: average the loss over the kept targets, clip the gradient to a norm, let AdamW move.
 """
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
 
@@ -39,7 +38,8 @@ def get_batch(
             raise ValueError(f"{name} must be at least 1, got {size}")
     if len(tokens) <= seq_len:
         raise ValueError(f"tokens must be more than seq_len = {seq_len}, got {len(tokens)}")
-    starts = torch.randint(len(tokens) - seq_len, (batch,), generator=rng, device=rng.device).tolist()
+    last = len(tokens) - seq_len
+    starts = torch.randint(last, (batch,), generator=rng, device=rng.device).tolist()
     inputs = torch.stack([tokens[start:start + seq_len].long() for start in starts])
     targets = torch.stack([tokens[start + 1:start + 1 + seq_len].long() for start in starts])
     return inputs, targets
@@ -83,7 +83,8 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
     The parameters of one model may lie on several devices.
 
-    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv
+    1211.5063).
     """
     # BEGIN SOLUTION
     if not max_norm > 0:
@@ -243,14 +244,15 @@ def evaluate(
     if len(tokens) < 2:
         raise ValueError(f"tokens must be at least 2, got {len(tokens)}")
     inputs, targets = tokens[:-1].long(), tokens[1:].long()
-    whole = len(targets) // seq_len * seq_len
-    rows = [rearrange(ids[:whole], "(row seq) -> row seq", seq=seq_len).split(batch)
-            for ids in (inputs, targets)]
-    pieces = [*zip(*rows), (inputs[None, whole:], targets[None, whole:])]
+    whole, size = len(targets) // seq_len * seq_len, batch * seq_len
+    cuts = [slice(start, min(start + size, whole)) for start in range(0, whole, size)]
+    pieces = [(inputs[cut].reshape(-1, seq_len), targets[cut].reshape(-1, seq_len)) for cut in cuts]
+    if whole < len(targets):
+        pieces.append((inputs[None, whole:], targets[None, whole:]))
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        total = sum(cross_entropy(model(x), y).item() * y.numel() for x, y in pieces if y.numel())
+        total = sum(cross_entropy(model(x), y).item() * y.numel() for x, y in pieces)
     finally:
         for module in training:
             module.training = True
@@ -305,7 +307,7 @@ def save_checkpoint(
 
 
 def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
-    """Given: shape and dtype of each of a model's weights, the size of each of an optimizer's groups."""
+    """Given: shape and dtype of a model's weights each, size of an optimizer's groups each."""
     return ({name: (weight.shape, weight.dtype) for name, weight in weights.items()},
             [len(group["params"]) for group in states["param_groups"]])
 

@@ -85,7 +85,7 @@ def min_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor
 def repetition_penalty(
     logits: Float[Tensor, "batch vocab"], ids: list[list[int]], penalty: float | int
 ) -> Float[Tensor, "batch vocab"]:
-    """Make the tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
+    """Make tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
 
     Each of them once, however often it occurs. penalty = 1 changes nothing, one below 1 invites
     repetition. ids has a list for each row; it may be empty.
@@ -109,7 +109,7 @@ def repetition_penalty(
 def inverse_cdf(
     logits: Float[Tensor, "*batch vocab"], u: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """The token that a number u in [0, 1) points at, when each token takes its probability of [0, 1).
+    """The token that u in [0, 1) points at, when each token takes its probability of [0, 1).
 
     The first id whose cumulative probability (of itself and all lower ids) is above u times the
     cumulative probability of all. In float64. A token of probability 0 is never chosen.
@@ -125,6 +125,17 @@ def inverse_cdf(
     # END SOLUTION
 
 
+def _uniform(
+    *shape: int, rng: torch.Generator | None, device: torch.device
+) -> Float[Tensor, "..."]:
+    """Given: float64 numbers in [0, 1) of this shape, drawn where rng is, moved to device.
+
+    Without an rng, torch's own generator draws them on the CPU.
+    """
+    where = rng.device if rng else "cpu"
+    return torch.rand(shape, generator=rng, dtype=torch.float64, device=where).to(device)
+
+
 def sample(
     logits: Float[Tensor, "*batch vocab"], rng: torch.Generator | None = None
 ) -> Int[Tensor, "*batch"]:
@@ -134,9 +145,7 @@ def sample(
     without an rng, torch's own generator on the CPU.
     """
     # BEGIN SOLUTION
-    device = rng.device if rng else "cpu"
-    u = torch.rand(logits.shape[:-1], generator=rng, dtype=torch.float64, device=device)
-    return inverse_cdf(logits, u.to(logits.device))
+    return inverse_cdf(logits, _uniform(*logits.shape[:-1], rng=rng, device=logits.device))
     # END SOLUTION
 
 
@@ -156,11 +165,13 @@ class Sampling:
     def __post_init__(self):
         """Given: try every setting on a vocabulary of one token, before any model has run."""
         one = torch.zeros(1, 1)
-        uses = {"repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
-                "temperature": lambda: self.temperature == 0 or apply_temperature(one, self.temperature),
-                "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
-                "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
-                "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
+        uses = {
+            "repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
+            "temperature": lambda: (
+                self.temperature == 0 or apply_temperature(one, self.temperature)),
+            "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
+            "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
+            "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
         for field, use in uses.items():
             try:
                 use()
@@ -246,7 +257,8 @@ def decode_steps(
 
     With use_cache a step computes only what is new, with caches made for this call in the dtype
     and on the device of the parameters; without, the whole text each time. The model is in eval
-    mode from the first step to the last, and then again in the mode that it was in. No gradients.
+    mode from the first step to the last; then each of its modules is in the mode that it was in,
+    also after an error, or where nobody reads on. No gradients.
 
     Raises ValueError naming ids where there is no prompt or an empty one, and max_new_tokens where
     it is below 0 or, with the longest prompt, above the model's max_seq_len; nothing is computed.
@@ -262,10 +274,9 @@ def decode_steps(
                              weight.dtype, weight.device)
     u = torch.zeros(len(ids), max_new_tokens, device=weight.device)
     if sampling.temperature != 0:
-        u = torch.rand(u.shape, generator=rng, dtype=torch.float64,
-                       device=rng.device if rng else "cpu").to(weight.device)
+        u = _uniform(*u.shape, rng=rng, device=weight.device)
     texts, going = [list(row) for row in ids], [True] * len(ids)
-    was_training = model.training
+    training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         for step in range(max_new_tokens):
@@ -289,7 +300,8 @@ def decode_steps(
                 tokens = torch.cat([tokens, new], dim=1)
                 positions = torch.cat([positions, place], dim=1)
     finally:
-        model.train(was_training)
+        for module in training:
+            module.training = True
     # END SOLUTION
 
 
@@ -308,8 +320,8 @@ def generate(
     raised, as in decode_steps.
     """
     # BEGIN SOLUTION
-    new = [[] for _ in ids]
-    for step in decode_steps(model, ids, max_new_tokens, Sampling(**sampling), stop, rng, use_cache):
+    new, how = [[] for _ in ids], Sampling(**sampling)
+    for step in decode_steps(model, ids, max_new_tokens, how, stop, rng, use_cache):
         for row, id in zip(new, step):
             if id is not None:
                 row.append(id)

@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import accepts, dtypes, points, raises, shares_memory, tolerance
+from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance
 
 FORBIDDEN = {
     "torch.sigmoid", "torch.sigmoid_", "torch.Tensor.sigmoid", "torch.Tensor.sigmoid_",
@@ -22,7 +22,7 @@ def _ones(draw, *shape):
 
 
 def _shapes(module):
-    return {name: str(tuple(p.shape)) for name, p in module.named_parameters()}
+    return shapes(module.named_parameters())
 
 
 @dtypes("float32", "bfloat16", "float16", "float64")
@@ -251,7 +251,7 @@ def test_dropout_dtype(impl, draw, dtype):
     A float32 mask times a half-precision x is float32: make the mask like x, or cast the result.
     """
     y = impl.Dropout(0.5)(draw(3, 5).to(dtype))
-    return {"dtype is kept": y.dtype == dtype, "shape": str(tuple(y.shape))}
+    return {"dtype is kept": y.dtype == dtype, "shape": shape(y)}
 
 
 def test_dropout_bad_p(impl, draw):

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import torch
 
-from grader import accepts, dtypes, points, raises, tolerance
+from grader import accepts, dtypes, points, raises, shapes, tolerance
 from grader.course.doubles import Elsewhere
 
 FORBIDDEN = {
@@ -187,8 +187,7 @@ def test_module_parameters(impl, draw):
 
     Four Linear layers from d_model to d_model; no layer per head.
     """
-    return {f"bias={bias}": {name: str(tuple(p.shape)) for name, p in
-                             impl.MultiHeadAttention(12, 3, bias=bias).named_parameters()}
+    return {f"bias={bias}": shapes(impl.MultiHeadAttention(12, 3, bias=bias).named_parameters())
             for bias in (False, True)}
 
 

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import torch
 
-from grader import accepts, dtypes, points, raises
+from grader import accepts, dtypes, points, raises, shapes
 from grader.course.doubles import Elsewhere, Operations
 
 FORBIDDEN = {
@@ -30,7 +30,7 @@ def _rope(impl, head_dim, max_seq_len):
 
 
 def _shapes(module):
-    return {name: str(tuple(p.shape)) for name, p in module.named_parameters()}
+    return shapes(module.named_parameters())
 
 
 @points(2)

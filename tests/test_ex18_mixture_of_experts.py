@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import devices, dtypes, points, raises, shares_memory, tolerance
+from grader import devices, dtypes, points, raises, shapes, shares_memory, tolerance
 from grader.course.doubles import Operations
 
 FORBIDDEN = {"torch.nn.functional.grouped_mm", "torch._grouped_mm"}
@@ -24,7 +24,7 @@ def _model(impl, draw, kind, **changes):
 
 
 def _shapes(module):
-    return {name: str(tuple(tensor.shape)) for name, tensor in module.state_dict().items()}
+    return shapes(module.state_dict())
 
 
 def _sizes(draw):

@@ -1,6 +1,6 @@
 """Writes the pocket model's card, README.md, and draws how its training went, training.png.
 
-    python assets/pocket/card.py        once train.py has ended, which does this too
+    python assets/pocket/card.py        once train.py has ended (make pocket runs one after the other)
 """
 
 import csv

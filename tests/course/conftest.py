@@ -1,10 +1,13 @@
 """What several of the course's own tests stand on."""
 
+import csv
+import importlib
 import os
 
 import pytest
 import torch
 
+from grader.course import chapters
 from tests.course import close
 
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")    # before anything imports Triton
@@ -49,6 +52,18 @@ def float64_norms(float64, monkeypatch):
         return torch.nn.functional.rms_norm(x, norm.weight.shape, norm.weight, norm.variance_epsilon)
     for kind in (LlamaRMSNorm, MistralRMSNorm, MixtralRMSNorm, Qwen3RMSNorm, Qwen3MoeRMSNorm):
         monkeypatch.setattr(kind, "forward", forward)
+
+
+@pytest.fixture(scope="session")
+def evidence():
+    """A script of assets/evidence by its name: a module, whose main is not run."""
+    return lambda name: importlib.import_module(f"assets.evidence.{name}")
+
+
+@pytest.fixture(scope="session")
+def recorded():
+    """The rows of a table of assets/evidence by its name, each a dict."""
+    return lambda name: list(csv.DictReader((chapters.ROOT / "assets" / "evidence" / f"{name}.csv").open()))
 
 
 @pytest.fixture

@@ -21,12 +21,12 @@ from solutions.ex20_fine_tuning import (
     encode_chat,
     load_lora,
     lora_layers,
-    merge,
+    merge_lora,
     pack,
     render_chat,
     save_lora,
     sft_loss,
-    unmerge,
+    unmerge_lora,
 )
 from tests.course.close import assert_as_near, assert_close
 
@@ -96,7 +96,7 @@ def test_peft_loads_what_we_save(peft, name, targets, tmp_path):
         loaded = peft.PeftModel.from_pretrained(theirs, tmp_path / "adapter").eval()
     assert (mine(ids()) - plain).abs().max() > 0.1
     assert_same(mine, loaded)
-    merge(mine)
+    merge_lora(mine)
     assert_same(mine, loaded.merge_and_unload())
 
 
@@ -231,9 +231,9 @@ def test_any_transformer_learns_by_its_adapter_alone(kind):
     after = {name.replace(".base.", "."): tensor for name, tensor in model.state_dict().items()}
     assert all(torch.equal(after[name], tensor) for name, tensor in frozen.items())
     logits = model(ids(2, 9))
-    merge(model)
+    merge_lora(model)
     assert_close(model(ids(2, 9)), logits)
-    unmerge(model)
+    unmerge_lora(model)
     assert_close(model(ids(2, 9)), logits)
 
 

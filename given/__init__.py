@@ -1,0 +1,1 @@
+"""Code that every student is given as it is."""
