@@ -9,8 +9,10 @@ run the first one's code.
 import sys
 from importlib.abc import MetaPathFinder
 
+from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
+checked = beartype(conf=BeartypeConf(is_pep484_tower=True))     # where a float is asked for, an int will do
 PACKAGE = "exercises"       # the name that a student's own imports and tracebacks show
 
 
@@ -42,7 +44,7 @@ def _no_stats(path):
 
 def install(package: str, folder_of) -> ChapterFinder:
     """Load a package's chapters through a finder, with shapes checked by jaxtyping and beartype."""
-    install_import_hook(package, "beartype.beartype")
+    install_import_hook(package, f"{__name__}.checked")
     finder = ChapterFinder(package, folder_of)
     sys.meta_path.insert(0, finder)
     return finder

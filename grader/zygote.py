@@ -53,15 +53,16 @@ def _serve(control: socket.socket) -> None:
 
 def _warm(many: bool) -> None:
     """Import what nearly every exercise needs, so that no worker has to; no tensor with memory is made."""
-    import beartype
     import einops._torch_specific  # noqa: F401
     import jaxtyping
     import numpy.random  # noqa: F401
     import regex  # noqa: F401
     import torch
+
+    from grader import loader
     torch.backends.cpu.get_cpu_capability()     # reads /proc/cpuinfo, which no worker behind walls could
 
-    @jaxtyping.jaxtyped(typechecker=beartype.beartype)
+    @jaxtyping.jaxtyped(typechecker=loader.checked)
     def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:
         """Decorating it imports what beartype leaves for later."""
 

@@ -60,9 +60,10 @@ def hashes(chapter: Chapter, folder: Path, asking: Asking) -> dict[str, str]:
 
 @cache
 def _grader() -> str:
-    """A hash of the engine and of what it runs on."""
+    """A hash of the engine, of the code that is given, and of what both run on."""
     made = results.made_with()
-    return f"{results.digest(*sorted((ROOT / 'grader').glob('*.py')))} torch {made['torch']} python {made['python']}"
+    files = [*sorted((ROOT / "grader").glob("*.py")), *sorted((ROOT / "given").glob("*.py"))]
+    return f"{results.digest(*files)} torch {made['torch']} python {made['python']}"
 
 
 def answer(grader: Grader, chapter: str, folder: str) -> list[dict]:

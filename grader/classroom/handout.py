@@ -67,7 +67,8 @@ def _complete(chosen: list[Chapter], given: list[Chapter]) -> None:
 def _copy(draft: Path, chosen: list[Chapter], given: list[Chapter]) -> None:
     """Write everything but the records."""
     numbers = {chapter.number for chapter in chosen}
-    files = [ROOT / name for name in AS_THEY_ARE] + [*(ROOT / "grader").glob("*.py"), ROOT / "exercises/__init__.py"]
+    files = [ROOT / name for name in AS_THEY_ARE] + [*(ROOT / "grader").glob("*.py"), *(ROOT / "given").glob("*.py"),
+                                                    ROOT / "exercises/__init__.py"]
     files += [path for path in (ROOT / "assets").rglob("*") if path.is_file() and path.suffix != ".py"
               and not any(part.startswith((".", "__")) or part == "run" for part in path.relative_to(ROOT).parts)
               and (not re.match(r"\d\d(?!\d)", path.name) or path.name[:2] in numbers)]

@@ -49,7 +49,7 @@ def secrets(given: list[Chapter]) -> list[Secret]:
     known = [chapters.stub(chapter) for chapter in chapters.chapters()]
     known += [path.read_text("utf-8") for chapter in given for path in (chapter.solution, chapter.mistakes)
               if path.exists()]
-    known += [path.read_text("utf-8") for path in (ROOT / "grader").glob("*.py")]
+    known += [path.read_text("utf-8") for path in (*(ROOT / "grader").glob("*.py"), *(ROOT / "given").glob("*.py"))]
     told, found = "\n".join(map(_one_line, known)), set()
     for chapter in chapters.chapters():
         for source, function in _hidden_checks(chapter):
