@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from given.torch_kernels import use_torch_kernels
 from grader.chapters import ROOT
 from solutions.ex03_linear import Linear
 from solutions.ex13_transformer import (
@@ -18,7 +19,6 @@ from solutions.ex13_transformer import (
     EncoderDecoder,
     Transformer,
     make_caches,
-    use_torch_kernels,
 )
 from tests.course.test_parity_ex13_transformer import CONFIGS, SIZES, close, close_gradients, gradients
 
