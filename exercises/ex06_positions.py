@@ -12,11 +12,13 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one
+
 from .ex02_embedding import STD
 
 
 def sinusoidal_encoding(
-    seq_len: int, d_model: int, base: float | int = 10_000.0
+    seq_len: int, d_model: int, base: float = 10_000.0
 ) -> Float[Tensor, "{seq_len} {d_model}"]:
     """A row per position p = 0 … seq_len − 1, in float32, to be added to the token vectors.
 

@@ -9,10 +9,12 @@ from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, mask_must_fit
+
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex04_normalization import RMSNorm
-from .ex09_attention import _must_fit, causal_mask, scaled_dot_product_attention
+from .ex09_attention import causal_mask, scaled_dot_product_attention
 
 
 def repeat_kv(
@@ -83,7 +85,7 @@ class GroupedQueryAttention(nn.Module):
         kv_heads: int,
         head_dim: int | None = None,
         qk_norm: bool = False,
-        norm_eps: float | int = 1e-6,
+        norm_eps: float = 1e-6,
         qkv_bias: bool = False,
         o_bias: bool = False,
         rope: nn.Module | None = None,

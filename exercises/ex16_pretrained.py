@@ -52,7 +52,7 @@ def read_json(file: Path) -> dict:
     return content
 
 
-def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
+def rope_of(config_json: dict) -> tuple[float, dict | None]:
     """RoPE's base and its scaling, None for none, out of a config.json of either form.
 
     Files since transformers 5 have rope_parameters, with rope_theta inside. Older ones have

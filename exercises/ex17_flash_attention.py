@@ -18,6 +18,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from given.sizes import at_least_one
+
 # Triton reads these when it is imported: without a GPU its interpreter runs kernels, and an error
 # in one is left as is.
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
@@ -30,14 +32,12 @@ except ImportError:         # only flash_kernel needs it: pip install -r require
 jit, constexpr = (triton.jit, tl.constexpr) if triton else (lambda kernel: kernel, int)
 
 
-def _must_fit(q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int) -> None:
+def _tiles_must_fit(q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int) -> None:
     """Given: raise a ValueError that names kv_heads, block_q or block_k where it cannot be used."""
     heads, kv_heads = q.shape[-3], k.shape[-3]
     if kv_heads < 1 or heads % kv_heads:
         raise ValueError(f"kv_heads must divide heads = {heads}, got {kv_heads}")
-    for name, size in (("block_q", block_q), ("block_k", block_k)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    at_least_one(block_q=block_q, block_k=block_k)
 
 
 def tiles(length: int, block: int) -> list[slice]:
@@ -214,7 +214,7 @@ def flash_kernel(
     """
     if triton is None:
         raise ImportError("flash_kernel needs Triton: pip install -r requirements-triton.txt")
-    _must_fit(q, k, v, block_q, block_k)
+    _tiles_must_fit(q, k, v, block_q, block_k)
     for name, size in (("block_q", block_q), ("block_k", block_k)):
         if size < 16 or size & (size - 1):
             raise ValueError(f"{name} must be a power of two of at least 16, got {size}")

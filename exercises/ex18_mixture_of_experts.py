@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from given.sizes import at_least_one, widen
 from given.tensors import tensor_problems
 
 from .ex02_embedding import STD
@@ -33,11 +34,6 @@ from .ex16_pretrained import (
     read_tensors,
     rename,
 )
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Given: x in at least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _need(right: bool, name: str, rule: str, value: object) -> None:
@@ -104,7 +100,7 @@ class Router(nn.Module):
         per_token: int,
         score: str = "softmax",
         normalize: bool = True,
-        scale: float | int = 1.0,
+        scale: float = 1.0,
         bias: bool = False,
         groups: int = 1,
         kept_groups: int = 1,
@@ -239,7 +235,7 @@ def router_z_loss(
 def update_bias(
     router: Router,
     ids: Int[Tensor, "*batch per_token"],
-    rate: float | int = 0.001,
+    rate: float = 0.001,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> None:
     """Balance without a loss: bias_i ← bias_i + rate · sign(mean load − load_i), in place.

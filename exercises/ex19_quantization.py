@@ -17,10 +17,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, cache_must_fit, widen
 from given.tensors import tensor_problems
 
 from .ex03_linear import Linear
-from .ex11_kv_cache import KVCache, _must_fit
+from .ex11_kv_cache import KVCache
 from .ex13_transformer import ModelConfig, Transformer, count_parameters
 from .ex16_pretrained import DTYPES, Weightless, read_file
 

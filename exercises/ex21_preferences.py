@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from given.sizes import at_least_one, widen
+
 from .ex05_softmax import log_softmax
 from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import clip_grad_norm
@@ -21,11 +23,6 @@ from .ex15_generation import generate
 
 # The model of this lesson, 84,000 parameters: ten digits, a sign that asks, a sign that ends.
 SORTER = ModelConfig(vocab_size=12, d_model=64, layers=2, heads=4, d_ff=128, max_seq_len=16)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Given: x in at least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 # -- log-probabilities
@@ -81,7 +78,7 @@ def dpo_loss(
     rejected: Float[Tensor, "*batch"],
     ref_chosen: Float[Tensor, "*batch"],
     ref_rejected: Float[Tensor, "*batch"],
-    beta: float | int = 0.1,
+    beta: float = 0.1,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """Direct preference optimization: reward_loss of the rewards β (log π − log π_ref).
 
@@ -113,7 +110,7 @@ def kl_estimates(
 
 
 def group_advantages(
-    rewards: Float[Tensor, "*groups n"], scale: bool = True, eps: float | int = 1e-4
+    rewards: Float[Tensor, "*groups n"], scale: bool = True, eps: float = 1e-4
 ) -> Float[Tensor, "*groups n"]:
     """How much better than its group an answer is: (r − mean) / (std + eps) over the last axis.
 
@@ -132,9 +129,9 @@ def grpo_loss(
     advantages: Float[Tensor, "*rows"],
     mask: Bool[Tensor, "*rows tokens"],
     ref_log_probs: Float[Tensor, "*rows tokens"] | None = None,
-    beta: float | int = 0.0,
-    clip_low: float | int = 0.2,
-    clip_high: float | int = 0.2,
+    beta: float = 0.0,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
     kind: str = "grpo",
     max_length: int | None = None,
 ) -> Float[Tensor, ""]:
@@ -215,8 +212,8 @@ def grpo_step(
     advantages: Float[Tensor, "prompts n"],
     ref_model: Transformer | None = None,
     updates: int = 1,
-    max_norm: float | int = 1.0,
-    **loss: float | int | str | None,
+    max_norm: float = 1.0,
+    **loss: float | str | None,
 ) -> list[float]:
     """`updates` steps of the optimizer on one set of answers; returns the loss before each.
 

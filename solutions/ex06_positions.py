@@ -12,11 +12,13 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one
+
 from .ex02_embedding import STD
 
 
 def sinusoidal_encoding(
-    seq_len: int, d_model: int, base: float | int = 10_000.0
+    seq_len: int, d_model: int, base: float = 10_000.0
 ) -> Float[Tensor, "{seq_len} {d_model}"]:
     """A row per position p = 0 … seq_len − 1, in float32, to be added to the token vectors.
 
@@ -26,8 +28,7 @@ def sinusoidal_encoding(
     Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0.
     """
     # BEGIN SOLUTION
-    if seq_len < 1:
-        raise ValueError(f"seq_len must be at least 1, got {seq_len}")
+    at_least_one(seq_len=seq_len)
     if d_model < 2 or d_model % 2:
         raise ValueError(f"d_model must be even and at least 2, got {d_model}")
     if base <= 0:
@@ -52,10 +53,7 @@ class LearnedPositions(nn.Module):
     def __init__(self, max_seq_len: int, d_model: int):
         super().__init__()
         # BEGIN SOLUTION
-        if max_seq_len < 1:
-            raise ValueError(f"max_seq_len must be at least 1, got {max_seq_len}")
-        if d_model < 1:
-            raise ValueError(f"d_model must be at least 1, got {d_model}")
+        at_least_one(max_seq_len=max_seq_len, d_model=d_model)
         weight = torch.empty(max_seq_len, d_model)
         self.weight = nn.Parameter(nn.init.trunc_normal_(weight, std=STD, a=-3 * STD, b=3 * STD))
         # END SOLUTION
@@ -110,10 +108,7 @@ class ClippedRelativeBias(nn.Module):
     def __init__(self, heads: int, max_distance: int):
         super().__init__()
         # BEGIN SOLUTION
-        if heads < 1:
-            raise ValueError(f"heads must be at least 1, got {heads}")
-        if max_distance < 1:
-            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+        at_least_one(heads=heads, max_distance=max_distance)
         self.max_distance = max_distance
         self.weight = nn.Parameter(torch.zeros(heads, 2 * max_distance + 1))
         # END SOLUTION
@@ -174,8 +169,7 @@ def alibi_slopes(heads: int) -> Float[Tensor, "{heads}"]:
     Raises ValueError where heads is below 1.
     """
     # BEGIN SOLUTION
-    if heads < 1:
-        raise ValueError(f"heads must be at least 1, got {heads}")
+    at_least_one(heads=heads)
     n = 2 ** (heads.bit_length() - 1)
     exponents = [8 * i / n for i in range(1, n + 1)]
     exponents += [8 * i / (2 * n) for i in range(1, 2 * n, 2)]

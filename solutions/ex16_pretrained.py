@@ -52,7 +52,7 @@ def read_json(file: Path) -> dict:
     return content
 
 
-def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
+def rope_of(config_json: dict) -> tuple[float, dict | None]:
     """RoPE's base and its scaling, None for none, out of a config.json of either form.
 
     Files since transformers 5 have rope_parameters, with rope_theta inside. Older ones have
@@ -130,7 +130,7 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     ModelConfig refuses.
     """
     # BEGIN SOLUTION
-    def _need(key: str, missing: object = None) -> object:
+    def _value(key: str, missing: object = None) -> object:
         """The value of a key, or what a missing one stands for; null is refused."""
         value = config_json.get(key, missing)
         if value is None:
@@ -143,31 +143,31 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     for key, right in MUST_BE.items():
         if config_json.get(key, right) != right:
             raise ValueError(f"{key} must be {right!r}, got {config_json[key]!r}")
-    tied = _need("tie_word_embeddings", kind == "gpt2")
+    tied = _value("tie_word_embeddings", kind == "gpt2")
 
     if kind == "gpt2":
-        activation = _need("activation_function", "gelu_new")
+        activation = _value("activation_function", "gelu_new")
         if activation not in ACTIVATION:
             raise ValueError(f"activation_function must be one of {list(ACTIVATION)}, "
                              f"got {activation!r}")
         return ModelConfig(
-            vocab_size=_need("vocab_size"), d_model=_need("n_embd"), layers=_need("n_layer"),
-            heads=_need("n_head"), d_ff=config_json.get("n_inner") or 4 * _need("n_embd"),
-            max_seq_len=_need("n_positions"), norm="layer",
-            norm_eps=_need("layer_norm_epsilon", 1e-5), feed_forward="mlp",
+            vocab_size=_value("vocab_size"), d_model=_value("n_embd"), layers=_value("n_layer"),
+            heads=_value("n_head"), d_ff=config_json.get("n_inner") or 4 * _value("n_embd"),
+            max_seq_len=_value("n_positions"), norm="layer",
+            norm_eps=_value("layer_norm_epsilon", 1e-5), feed_forward="mlp",
             activation=ACTIVATION[activation], positions="learned", qkv_bias=True, o_bias=True,
             mlp_bias=True, tie_embeddings=tied)
 
     qwen3 = kind == "qwen3"
     base, scaling = rope_of(config_json)
-    bias = _need("attention_bias", False)
+    bias = _value("attention_bias", False)
     return ModelConfig(
-        vocab_size=_need("vocab_size"), d_model=_need("hidden_size"),
-        layers=_need("num_hidden_layers"),
-        heads=_need("num_attention_heads"), kv_heads=config_json.get("num_key_value_heads"),
+        vocab_size=_value("vocab_size"), d_model=_value("hidden_size"),
+        layers=_value("num_hidden_layers"),
+        heads=_value("num_attention_heads"), kv_heads=config_json.get("num_key_value_heads"),
         head_dim=config_json.get("head_dim") or (128 if qwen3 else None),
-        d_ff=_need("intermediate_size"), max_seq_len=_need("max_position_embeddings"),
-        norm_eps=_need("rms_norm_eps", 1e-6), rope_base=base, rope_scaling=scaling,
+        d_ff=_value("intermediate_size"), max_seq_len=_value("max_position_embeddings"),
+        norm_eps=_value("rms_norm_eps", 1e-6), rope_base=base, rope_scaling=scaling,
         qk_norm=qwen3, qkv_bias=bias, o_bias=bias,
         windows=windows_of(config_json) if qwen3 else None, tie_embeddings=tied)
     # END SOLUTION

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from given.sizes import at_least_one, widen
 from given.tensors import tensor_problems
 
 from .ex02_embedding import STD
@@ -33,11 +34,6 @@ from .ex16_pretrained import (
     read_tensors,
     rename,
 )
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Given: x in at least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _need(right: bool, name: str, rule: str, value: object) -> None:
@@ -104,15 +100,14 @@ class Router(nn.Module):
         per_token: int,
         score: str = "softmax",
         normalize: bool = True,
-        scale: float | int = 1.0,
+        scale: float = 1.0,
         bias: bool = False,
         groups: int = 1,
         kept_groups: int = 1,
     ):
         super().__init__()
         # BEGIN SOLUTION
-        _need(d_model >= 1, "d_model", "be at least 1", d_model)
-        _need(experts >= 1, "experts", "be at least 1", experts)
+        at_least_one(d_model=d_model, experts=experts)
         _need(1 <= per_token <= experts, "per_token", f"be in 1 … {experts}", per_token)
         _need(score in ("softmax", "sigmoid"), "score", "be 'softmax' or 'sigmoid'", score)
         _need(scale > 0, "scale", "be above 0", scale)
@@ -144,7 +139,7 @@ class Router(nn.Module):
         """W x, in at least float32. Raises ValueError naming x unless it has d_model features."""
         # BEGIN SOLUTION
         _need(x.shape[-1] == self.weight.shape[1], "x", f"end in {self.weight.shape[1]} features", tuple(x.shape))
-        return _wide(x) @ _wide(self.weight).T
+        return widen(x) @ widen(self.weight).T
         # END SOLUTION
 
     def forward(
@@ -200,7 +195,7 @@ class MoE(nn.Module):
         parts = visitors.split(expert_load(ids, len(self.experts)).tolist())
         outputs = torch.cat([expert(part) for expert, part in zip(self.experts, parts)])
         outputs = outputs[order.argsort()].reshape(*ids.shape, x.shape[-1])     # the tokens' order
-        y = einsum(weights, _wide(outputs), "... k, ... k d -> ... d").to(x.dtype)
+        y = einsum(weights, widen(outputs), "... k, ... k d -> ... d").to(x.dtype)
         return y if self.shared is None else y + self.shared(x)
         # END SOLUTION
 
@@ -266,7 +261,7 @@ def load_balancing_loss(
     _need(1 <= per_token <= experts, "per_token", f"be in 1 … {experts}", per_token)
     rows = logits[_real(mask, logits)]
     _need(len(rows) > 0, "mask", "leave a token", mask)
-    probabilities = softmax(_wide(rows))
+    probabilities = softmax(widen(rows))
     f = expert_load(probabilities.topk(per_token).indices, experts) / len(rows)
     return (f * probabilities.mean(0)).sum() * experts
     # END SOLUTION
@@ -284,14 +279,14 @@ def router_z_loss(
     # BEGIN SOLUTION
     rows = logits[_real(mask, logits)]
     _need(len(rows) > 0, "mask", "leave a token", mask)
-    return logsumexp(_wide(rows)).pow(2).mean()
+    return logsumexp(widen(rows)).pow(2).mean()
     # END SOLUTION
 
 
 def update_bias(
     router: Router,
     ids: Int[Tensor, "*batch per_token"],
-    rate: float | int = 0.001,
+    rate: float = 0.001,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> None:
     """Balance without a loss: bias_i ← bias_i + rate · sign(mean load − load_i), in place.
@@ -326,7 +321,7 @@ def capacity_mask(
     batch. Lepikhin et al., 2020 (GShard, arXiv 2006.16668).
     """
     # BEGIN SOLUTION
-    _need(capacity >= 1, "capacity", "be at least 1", capacity)
+    at_least_one(capacity=capacity)
     queue = rearrange(ids, "... k -> (k ...)")          # all first choices, then all second ones
     real = _real(mask, ids).flatten().repeat(ids.shape[-1])
     taken = (F.one_hot(queue, experts) * real[:, None]).cumsum(0)       # of each expert, up to here
@@ -406,9 +401,10 @@ def count_active(
     Raises ValueError as with_experts does: naming experts, per_token, d_ff, shared or layers.
     """
     # BEGIN SOLUTION
-    _need(experts >= 1, "experts", "be at least 1", experts)
+    at_least_one(experts=experts)
     _need(1 <= per_token <= experts, "per_token", f"be in 1 … {experts}", per_token)
-    _need(d_ff is None or d_ff >= 1, "d_ff", "be at least 1", d_ff)
+    if d_ff is not None:
+        at_least_one(d_ff=d_ff)
     _need(shared == 0 if d_ff is None else shared >= 0, "shared", "be at least 0, and 0 without d_ff", shared)
     chosen = len(_chosen_layers(config.layers, layers))
     d = config.d_model

@@ -17,10 +17,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, cache_must_fit, widen
 from given.tensors import tensor_problems
 
 from .ex03_linear import Linear
-from .ex11_kv_cache import KVCache, _must_fit
+from .ex11_kv_cache import KVCache
 from .ex13_transformer import ModelConfig, Transformer, count_parameters
 from .ex16_pretrained import DTYPES, Weightless, read_file
 
@@ -88,7 +89,7 @@ def quantize(
     if not w.isfinite().all():
         raise ValueError("w must be finite, got an infinite weight or NaN")
     groups = rearrange(w, "... (groups size) -> ... groups size", size=group)
-    groups = groups.to(torch.promote_types(w.dtype, torch.float32))
+    groups = widen(groups)
     scale, zero = _grid(groups, bits, symmetric, w.dtype)
     codes = _to_codes(groups, scale, zero, bits)
     return codes.flatten(-2).to(torch.uint8), scale[..., 0], zero[..., 0].to(torch.uint8)
@@ -159,9 +160,7 @@ class QuantizedLinear(nn.Module):
     ):
         super().__init__()
         # BEGIN SOLUTION
-        for name, size in (("in_features", in_features), ("out_features", out_features)):
-            if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+        at_least_one(in_features=in_features, out_features=out_features)
         check_sizes(in_features, bits, group)
         if bits <= 4 and in_features % 2:
             raise ValueError(f"in_features must be even to be packed, got {in_features}")
@@ -440,7 +439,7 @@ def to_fp8(x: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
     is rounded to it; NaN becomes 127. Scale x beforehand if its range asks for it.
     """
     # BEGIN SOLUTION
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    x = widen(x)
     table = e4m3_values()[:127].to(x.device, x.dtype)
     codes = _nearest(x.abs(), table) + 128 * x.signbit()
     return torch.where(x.isnan(), 127, codes).to(torch.uint8)
@@ -515,15 +514,15 @@ class Int8KVCache(KVCache):
         Raises ValueError, and leaves the cache as it was, where KVCache's update does.
         """
         # BEGIN SOLUTION
-        # _must_fit compares with a storage of the dtype that comes and goes; this one has no numbers
-        _must_fit(torch.empty(self.keys.shape, dtype=self.key_scales.dtype, device="meta"), k, v)
+        # cache_must_fit compares with a storage of the dtype that comes and goes; this one has no numbers
+        cache_must_fit(torch.empty(self.keys.shape, dtype=self.key_scales.dtype, device="meta"), k, v)
         end = self.length + k.shape[2]
         if end > self.capacity:
             raise ValueError(f"capacity is {self.capacity}, got position {end - 1}")
         answer = []
         both = (self.keys, self.key_scales, k), (self.values, self.value_scales, v)
         for codes, scales, x in both:
-            x = x.to(torch.promote_types(x.dtype, torch.float32))
+            x = widen(x)
             scale = (x.abs().amax(-1, keepdim=True) / 127).to(scales.dtype)
             scales[:, :, self.length:end] = scale
             codes[:, :, self.length:end] = _divide(x, scale).round().clamp(-127, 127).to(torch.int8)
@@ -546,8 +545,7 @@ def quantized_bytes(config: ModelConfig, bits: int, group: int, bytes_per_value:
     # BEGIN SOLUTION
     if config.norm_position != "pre":
         raise ValueError(f"norm_position must be 'pre', got {config.norm_position!r}")
-    if bytes_per_value < 1:
-        raise ValueError(f"bytes_per_value must be at least 1, got {bytes_per_value}")
+    at_least_one(bytes_per_value=bytes_per_value)
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
     for features in (config.d_model, config.d_ff, q):
         check_sizes(features, bits, group)

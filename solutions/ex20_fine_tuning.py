@@ -7,19 +7,18 @@ Chats become one text by a template, and only what the assistant says in it is l
 import json
 import math
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
-from jinja2.utils import Namespace
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from given.chat_template import Generation, PlainNamespace, raise_exception, strftime_now, to_json
+from given.sizes import at_least_one
 from given.tensors import tensor_problems
 
 from .ex03_linear import Linear
@@ -67,11 +66,10 @@ class LoRALinear(nn.Module):
     in [0, 1); base is as it was then. Hu et al., 2021 (arXiv 2106.09685).
     """
 
-    def __init__(self, base: Linear, rank: int, alpha: float | int, dropout: float | int = 0.0):
+    def __init__(self, base: Linear, rank: int, alpha: float, dropout: float = 0.0):
         super().__init__()
         # BEGIN SOLUTION
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1, got {rank}")
+        at_least_one(rank=rank)
         if not alpha > 0:
             raise ValueError(f"alpha must be above 0, got {alpha}")
         if not 0 <= dropout < 1:
@@ -153,8 +151,8 @@ def add_lora(
     model: nn.Module,
     targets: list[str] | tuple[str, ...],
     rank: int,
-    alpha: float | int,
-    dropout: float | int = 0.0,
+    alpha: float,
+    dropout: float = 0.0,
 ) -> nn.Module:
     """Put a LoRALinear around each Linear that targets match, in place, and freeze all the rest.
 
@@ -314,53 +312,6 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
     # END SOLUTION
 
 
-class Generation(Extension):
-    """Given: the tag {% generation %} of Hugging Face's templates, around what the assistant says.
-
-    transformers finds the words to learn from by it. Here it changes nothing: what is inside is
-    written.
-    """
-
-    tags = {"generation"}
-
-    def parse(self, parser: Any) -> nodes.Node:
-        """What jinja2 calls at the tag: all up to endgeneration, as it is."""
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body, lineno=line)
-
-
-class PlainNamespace(Namespace):
-    """Given: {% set ns = namespace(…) %} without names in _, so that it cannot pass for a str."""
-
-    def __init__(self, **attributes: Any):
-        super().__init__()
-        for name, value in attributes.items():
-            self[name] = value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            raise SecurityError(f"a namespace must not hold {name}")
-        super().__setitem__(name, value)
-
-
-def to_json(x: Any, ensure_ascii: bool = False, indent: int | None = None,
-            separators: tuple[str, str] | None = None, sort_keys: bool = False) -> str:
-    """Given: the filter tojson of chat templates: JSON as json.dumps writes it, not HTML's."""
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
-                      sort_keys=sort_keys)
-
-
-def raise_exception(message: str) -> None:
-    """Given: what a template calls to refuse messages, such as two turns of the user in a row."""
-    raise TemplateError(message)
-
-
-def strftime_now(form: str) -> str:
-    """Given: today's date, as a template wants it written."""
-    return datetime.now().strftime(form)
-
-
 def render_chat(
     messages: list[dict], template: str, add_generation_prompt: bool = False, **variables: Any
 ) -> str:
@@ -492,8 +443,7 @@ def pack(
     length.
     """
     # BEGIN SOLUTION
-    if seq_len < 1:
-        raise ValueError(f"seq_len must be at least 1, got {seq_len}")
+    at_least_one(seq_len=seq_len)
     if not examples or not all(
             len(ids) == len(learn) and 1 <= len(ids) <= seq_len for ids, learn in examples):
         raise ValueError(f"examples must have 1 … {seq_len} ids and as many learn, got "

@@ -175,7 +175,7 @@ def test_backward_half(impl, draw):
 def test_backward_float64(impl, draw):
     """embedding_backward adds up float64 gradients in float64.
 
-    torch.promote_types(dtype, torch.float32) widens half precision and leaves float64 alone. These
+    The given widen(x) widens half precision and leaves float64 alone. These
     are whole numbers near 2²⁶ that nearly cancel; of those float32 holds only every eighth.
     """
     grad_out = draw.ints(100, 8, 3).double()

@@ -144,8 +144,8 @@ def test_far_positions(impl, draw, dtype):
 def test_precise_frequencies(impl, draw):
     """Tables have the precision of the frequencies, but at least float32.
 
-    torch.promote_types(frequencies.dtype, torch.float32) is that dtype. Cast the frequencies to it
-    before they meet the positions. The tables are kept in it too, and no wider.
+    The given widen(frequencies) is that precise. Widen the frequencies before they meet the
+    positions. The tables are kept in it too, and no wider.
     """
     def bits(rope):
         return sorted({torch.finfo(table.dtype).bits for table in rope.buffers()})

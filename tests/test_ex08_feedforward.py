@@ -29,7 +29,7 @@ def _shapes(module):
 def test_sigmoid(impl, draw, dtype):
     """sigmoid is 1 / (1 + e^−x), in the dtype of x.
 
-    Compute in at least float32 (`_wide` does it, and leaves float64 as it is) and cast the result
+    Compute in at least float32 (`widen` does it, and leaves float64 as it is) and cast the result
     back with .to(x.dtype).
     """
     return impl.sigmoid(draw(4, 7, scale=3.0).to(dtype))
@@ -393,7 +393,7 @@ def test_swapped_axes(impl, draw):
 def test_bad_sizes(impl, draw):
     """A d_model or d_ff below 1 raises a ValueError that names it.
 
-    `_at_least_one` does it. Call it before Linear complains of its in_features.
+    `at_least_one` does it. Call it before Linear complains of its in_features.
     """
     return {"MLP(0, 4)": raises(ValueError, lambda: impl.MLP(0, 4, "gelu"), names="d_model"),
             "MLP(4, -1)": raises(ValueError, lambda: impl.MLP(4, -1, "gelu"), names="d_ff"),

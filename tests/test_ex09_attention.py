@@ -78,7 +78,7 @@ def test_attention_weights(impl, draw, dtype):
 
     Each row of q kᵀ belongs to a query and each column to a key, and each row of weights sums to
     1. head_dim is the last axis of q: the features of one head, not of all of them. "At least
-    float32" means that float64 stays float64 throughout: torch.promote_types gives the wider one.
+    float32" means that float64 stays float64 throughout: the given widen(q) leaves it alone.
     Without a mask every query looks at every key.
     """
     return impl.attention_weights(draw(2, 3, 5, 16).to(dtype), draw(2, 3, 5, 16).to(dtype))
@@ -107,7 +107,7 @@ def test_mask_broadcasts(impl, draw):
 def test_mask_that_does_not_fit(impl, draw):
     """A mask that does not broadcast to (*batch, q, k) raises a ValueError that names mask.
 
-    `_must_fit` does it. A mask with a batch of its own would otherwise make the answer larger.
+    `mask_must_fit` does it. A mask with a batch of its own would otherwise make the answer larger.
     """
     q, k = draw(1, 3, 4, 8), draw(1, 3, 5, 8)
     refused = {f"mask of shape {shape}": raises(

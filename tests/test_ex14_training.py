@@ -201,8 +201,8 @@ def test_clip_without_gradients(impl, draw):
 def test_clip_in_at_least_float32(impl, draw, dtype):
     """The norm is computed and returned in at least float32: float64 stays float64.
 
-    300 squared is past float16's largest number, and bfloat16 has three digits. g.norm(dtype=…)
-    adds up in another dtype; torch.promote_types(g.dtype, torch.float32) is the wider of two.
+    300 squared is past float16's largest number, and bfloat16 has three digits. The given
+    widen(g) is at least float32: take its norm.
     """
     parameters = [nn.Parameter(draw(8, 8).to(dtype)) for _ in range(2)]
     for p in parameters:

@@ -421,7 +421,7 @@ def test_generate_mode(impl, draw):
 def test_generate_refuses(impl, draw):
     """No prompt, an empty prompt, no room for max_new_tokens: ValueErrors before anything is computed.
 
-    `_must_fit`, which is given, says them. The rows count up to the longest prompt plus
+    `_prompts_must_fit`, which is given, says them. The rows count up to the longest prompt plus
     max_new_tokens; exactly max_seq_len is allowed.
     """
     model, said = _model(impl, draw, max_seq_len=8), {}

@@ -247,7 +247,7 @@ def test_forward_skips_the_future(impl, draw):
 def test_forward_bad_arguments(impl, draw):
     """kv_heads that does not divide heads, and blocks below 1, raise a ValueError that names them.
 
-    _must_fit, which is given, asks for that. Call it first.
+    _tiles_must_fit, which is given, asks for that. Call it first.
     """
     q, k, v = _qkv(draw, 3, 4, heads=3)
     return {"kv_heads": raises(ValueError, lambda: impl.flash_attention(q, k, v), names="kv_heads"),

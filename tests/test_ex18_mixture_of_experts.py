@@ -401,7 +401,7 @@ def test_z_loss(impl, draw):
 def test_losses_are_wide(impl, draw, dtype):
     """Both losses of half-precision logits are computed and returned in float32.
 
-    torch.promote_types(x.dtype, torch.float32), before softmax and logsumexp.
+    The given widen(x), before softmax and logsumexp.
     """
     logits = 0.75 * ((torch.arange(8, device=draw.device) + draw.ints(8, 50, 1)) % 8).to(dtype)    # no two alike
     return {"balance": impl.load_balancing_loss(logits, 2), "z": impl.router_z_loss(logits)}

@@ -548,7 +548,7 @@ def test_int8_cache(impl, draw):
 def test_int8_cache_is_a_cache(impl, draw):
     """It rewinds, resets and refuses as KVCache does, and leaves itself as it was when it refuses.
 
-    Make it a subclass. _must_fit compares with a storage: give it one of the dtype that comes in.
+    Make it a subclass. cache_must_fit compares with a storage: give it one of the dtype that comes in.
     """
     cache, new = impl.Int8KVCache(1, 2, 5, 4, draw.float, draw.device), draw(1, 2, 3, 4)
     cache.update(new, draw(1, 2, 3, 4))

@@ -20,9 +20,10 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from assets.evidence import table  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
 from solutions.ex05_softmax import cross_entropy  # noqa: E402
-from solutions.ex13_transformer import ModelConfig, Transformer, use_torch_kernels  # noqa: E402
+from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
 from solutions.ex14_training import (  # noqa: E402
     AdamW,
     bits_per_byte,

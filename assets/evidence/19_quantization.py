@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE.parent.parent))
 
 from assets.evidence import table  # noqa: E402
 from assets.pocket.text import docstrings, plain, unseen  # noqa: E402
-from solutions.ex13_transformer import use_torch_kernels  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex14_training import bits_per_byte, evaluate  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex19_quantization import gptq_model, quantize_model  # noqa: E402

@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from assets.evidence import table  # noqa: E402
-from solutions.ex13_transformer import use_torch_kernels  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex14_training import AdamW, bits_per_byte, clip_grad_norm, evaluate, learning_rate  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex20_fine_tuning import add_lora, encode_chat, pack, sft_loss  # noqa: E402

@@ -24,13 +24,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from assets.pocket.text import split  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
 from solutions.ex09_attention import attention_weights, causal_mask  # noqa: E402
 from solutions.ex13_transformer import (  # noqa: E402
     POCKET,
     Transformer,
     count_parameters,
-    use_torch_kernels,
 )
 from solutions.ex14_training import (  # noqa: E402
     IGNORED,

@@ -9,11 +9,12 @@ import functools
 import inspect
 from importlib.machinery import SourceFileLoader
 
-from beartype import beartype
+from beartype import BeartypeConf, beartype
 from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 from jaxtyping import jaxtyped
 
-_explained = jaxtyped(typechecker=beartype)
+_beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))       # where a float is asked for, an int will do
+_explained = jaxtyped(typechecker=_beartype)
 
 
 def checked(thing):
@@ -24,7 +25,7 @@ def checked(thing):
         return _explained(thing)
     if not thing.__annotations__:
         return thing
-    fn, quick = thing, beartype(thing)
+    fn, quick = thing, _beartype(thing)
 
     @functools.wraps(fn)
     def checked_call(*args, **kwargs):

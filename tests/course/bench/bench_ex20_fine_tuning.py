@@ -5,7 +5,8 @@ Forward and backward of the POCKET preset on torch's kernels, in turn; medians o
 
 import torch
 
-from solutions.ex13_transformer import POCKET, Transformer, use_torch_kernels
+from given.torch_kernels import use_torch_kernels
+from solutions.ex13_transformer import POCKET, Transformer
 from solutions.ex20_fine_tuning import add_lora, merge_lora, sft_loss
 from tests.course.bench import in_turn
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from solutions.ex13_transformer import ModelConfig, Transformer, make_caches, use_torch_kernels
+from given.torch_kernels import use_torch_kernels
+from solutions.ex13_transformer import ModelConfig, Transformer, make_caches
 from tests.course.close import assert_as_near, assert_close
 
 SEQ, LENGTHS = 24, (24, 17, 9)

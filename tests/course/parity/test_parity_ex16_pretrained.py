@@ -24,10 +24,11 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from given.torch_kernels import use_torch_kernels
 from solutions import ex16_pretrained
 from solutions.ex01_tokens import Tokenizer, train_bpe
 from solutions.ex07_rope import interleaved_to_half
-from solutions.ex13_transformer import GPT2, LLAMA_3_2_1B, QWEN3_0_6B, use_torch_kernels
+from solutions.ex13_transformer import GPT2, LLAMA_3_2_1B, QWEN3_0_6B
 from solutions.ex13_transformer import POCKET as PRESET
 from solutions.ex16_pretrained import (
     LibraryTokenizer,

@@ -16,7 +16,8 @@ from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock, load_balancing_loss_func
 
-from solutions.ex13_transformer import ModelConfig, Transformer, count_parameters, make_caches, use_torch_kernels
+from given.torch_kernels import use_torch_kernels
+from solutions.ex13_transformer import ModelConfig, Transformer, count_parameters, make_caches
 from solutions.ex15_generation import generate
 from solutions.ex16_pretrained import load_pretrained
 from solutions.ex18_mixture_of_experts import (

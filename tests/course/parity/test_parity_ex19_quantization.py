@@ -11,9 +11,10 @@ from gguf.quants import MXFP4
 from gguf.quants import dequantize as gguf_dequantize
 from gguf.quants import quantize as gguf_quantize
 
+from given.torch_kernels import use_torch_kernels
 from grader.course import chapters
 from solutions.ex11_kv_cache import KVCache
-from solutions.ex13_transformer import GPT2, POCKET, ModelConfig, Transformer, use_torch_kernels
+from solutions.ex13_transformer import GPT2, POCKET, ModelConfig, Transformer
 from solutions.ex15_generation import generate
 from solutions.ex16_pretrained import load_pretrained
 from solutions.ex19_quantization import (
