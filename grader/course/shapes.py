@@ -25,11 +25,13 @@ def checked(thing):
         return _explained(thing)
     if not thing.__annotations__:
         return thing
-    fn, quick = thing, _beartype(thing)
+    fn, quick = thing, None
 
     @functools.wraps(fn)
     def checked_call(*args, **kwargs):
         __tracebackhide__ = True
+        nonlocal quick
+        quick = quick or _beartype(fn)      # takes a millisecond, and most of a chapter's parts are never called
         try:
             with jaxtyped("context"):       # sizes of axes hold within one call
                 return quick(*args, **kwargs)
