@@ -198,4 +198,4 @@ def test_the_reference_refuses_what_a_check_wants_refused(chapter, monkeypatch):
 
 def test_readme_table_is_generated():
     assert chapters.table() in (chapters.ROOT / "README.md").read_text("utf-8"), (
-        "copy the output of: python -c 'from grader.course import chapters; print(chapters.table())'")
+        "run: python -m grader table")
