@@ -1,4 +1,4 @@
-"""The front page, the course's own pages, and a page for each exercise: what is to be written, and what it has to do."""
+"""The front page, the course's own pages, and for each exercise what is to be written, and what it has to do."""
 
 import ast
 import base64
@@ -29,7 +29,7 @@ def write_front(folder: Path, book: str) -> None:
     first = everyone[0]
     out = [readme[0], readme[1],
            f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
-           "each is a link to the lesson that builds it. [What you need](README.md) to write one yourself are two commands.",
+           "each is a link to the lesson that builds it. To write the parts yourself, [begin here](README.md).",
            maps.linked(f"![{WHOLE}](assets/map/all.svg)", "notebooks/")]
     out += _interest(folder)
     out += ["## After each lesson", "\n".join(
@@ -69,6 +69,8 @@ def write_pages(folder: Path) -> None:
     """Write the course's own pages, and the files that they link to."""
     for name in [*(f"{page}.md" for page in PAGES.values()), "LICENSE", "CITATION.cff"]:
         shutil.copy(ROOT / name, folder)
+    told = (ROOT / "README.md").read_text("utf-8").split("\n\n")[2:]      # title and promise are the front page's
+    (folder / "README.md").write_text("\n\n".join(["# Begin", *told]), "utf-8")
 
 
 def write_exercise(chapter: Chapter, folder: Path) -> None:
