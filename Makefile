@@ -33,12 +33,13 @@ generate: .venv/student       ## continue a text: make generate PROMPT="The for 
 
 pocket: .venv/student         ## train the pocket model again, or on from where it was stopped
 	$(BIN)/python assets/pocket/train.py
+	$(BIN)/python assets/pocket/card.py
 
 stubs: .venv/student          ## write the exercises anew from the solutions
 	$(BIN)/python -m grader stubs
 
 evidence: .venv/student       ## run the experiments again that lessons quote
-	for script in assets/evidence/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in assets/evidence/[0-9]*.py; do $(BIN)/python $$script || exit 1; done
 
 pictures: .venv/student       ## draw the maps, the lessons' drawings and the README's screen
 	$(BIN)/python assets/map/draw_map.py

@@ -77,10 +77,11 @@ class Chapter:
 
 
 def engine_files(*rooms: str) -> list[Path]:
-    """The grader's files in these rooms; without any named, all that every edition has."""
+    """The code that is given, and the grader's files in these rooms; without any named, all that every edition has."""
     top = ROOT / "grader"
-    return sorted(path for path in top.rglob("*.py") if (room := path.relative_to(top).parts[0]) in rooms or not (
-        rooms or room in ("classroom", "author")))
+    return sorted([*(ROOT / "given").glob("*.py"), *(
+        path for path in top.rglob("*.py") if (room := path.relative_to(top).parts[0]) in rooms or not (
+            rooms or room in ("classroom", "author")))])
 
 
 def chapters() -> list[Chapter]:

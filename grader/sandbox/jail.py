@@ -76,7 +76,7 @@ def around(command: list[str], stages: str) -> list[str]:
     read = [option for path in SYSTEM for option in
             (("--symlink", os.readlink(path), path) if os.path.islink(path) else ("--ro-bind-try", path, path))]
     engine = [str(ROOT / "grader" / name) for name in ("__init__.py", "course", "sandbox", "judge")]
-    for path in dict.fromkeys([sys.base_prefix, sys.prefix, *engine, stages]):
+    for path in dict.fromkeys([sys.base_prefix, sys.prefix, *engine, str(ROOT / "given"), stages]):
         read += ["--ro-bind", path, path]
     given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": SCRATCH,
              "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
@@ -270,7 +270,7 @@ def attempts(secrets: list[str]) -> dict[str, bool]:
         "nothing written but in a folder of its own": [
             lambda folder=folder: write(folder)
             for folder in ("/tmp", "/dev/shm", os.getcwd(), os.path.dirname(os.getcwd()), str(ROOT / "grader"),
-                           sys.prefix, "/")],
+                           str(ROOT / "given"), sys.prefix, "/")],
         "no new process": [lambda: os.fork() or os._exit(0), lambda: os.execv("/bin/true", ["true"])],
         "no signal to others": [lambda: os.kill(os.getppid(), 0), lambda: os.kill(-1, 0)],
         "no shared memory": [lambda: mmap.mmap(-1, 1 << 20), lambda: os.memfd_create("shared")],
