@@ -220,7 +220,7 @@ def test_it_holds_what_a_student_needs_and_no_answers(built):
     files = set(_contents(built))
     assert {"README.md", "Makefile", "requirements.txt", "pyproject.toml", "LICENSE", "exercises/ex01_first.py",
             "stubs/ex01_first.py", "key/ex01_first.key", "key/ex02_last.key", "tests/test_ex02_last.py",
-            "notebooks/01_first.ipynb", "assets/map/02.svg", "assets/plain.txt", "grader/engine.py"} <= files
+            "notebooks/01_first.ipynb", "assets/map/02.svg", "assets/plain.txt", "grader/judge/engine.py"} <= files
     assert not [name for name in files if name.startswith(("solutions/", "tests/hidden", "tests/mistakes",
                                                            "grader/classroom"))]
     assert "assets/draw.py" not in files
