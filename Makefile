@@ -1,9 +1,9 @@
-# Everything here can be done without make; the README says how.
+# Everything here can be done without make: README.md and CONTRIBUTING.md say how.
 PYTHON ?= python3
 PROMPT ?= The for statement
 BIN := .venv/bin
 
-.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence site links
+.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence site links help
 
 check: .venv/student          ## grade exercises/ and show the board
 	$(BIN)/python -m grader check
@@ -16,7 +16,7 @@ test: .venv/maintainer lint   ## grade exercises/, then test the course itself
 	$(BIN)/python -m pytest tests/course -q -n auto --dist worksteal
 	$(BIN)/python -m pytest --nbval notebooks -q -n 2 --dist loadfile -p tests.course.lessons.fresh_notebooks
 
-lint: .venv/maintainer
+lint: .venv/maintainer        ## look over the code with ruff
 	$(BIN)/ruff check
 
 notebooks: .venv/student      ## run lessons on fresh stubs and keep their outputs: all, or make notebooks CHAPTER=28
@@ -33,12 +33,13 @@ generate: .venv/student       ## continue a text: make generate PROMPT="The for 
 
 pocket: .venv/student         ## train the pocket model again, or on from where it was stopped
 	$(BIN)/python assets/pocket/train.py
+	$(BIN)/python assets/pocket/card.py
 
 stubs: .venv/student          ## write the exercises anew from the solutions
 	$(BIN)/python -m grader stubs
 
 evidence: .venv/student       ## run the experiments again that lessons quote
-	for script in assets/evidence/*.py; do $(BIN)/python $$script || exit 1; done
+	for script in assets/evidence/[0-9]*.py; do $(BIN)/python $$script || exit 1; done
 
 pictures: .venv/student       ## draw the maps, the lessons' drawings and the README's screen
 	$(BIN)/python assets/map/draw_map.py
@@ -50,6 +51,9 @@ site: .venv/site              ## the lessons as a site, in site/; make site SOLU
 
 links: .venv/student          ## into the lessons: where to open them, from pyproject.toml's Repository
 	$(BIN)/python -m grader.author.links
+
+help:                         ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 .venv/student: requirements.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed; name one with make PYTHON=...')"

@@ -22,6 +22,7 @@ def write_sources(folder: Path, solutions: bool, with_book: bool) -> None:
         lessons.write(chapter, folder, solutions)
         pages.write_exercise(chapter, folder)
     pages.write_front(folder, book.NAME if with_book else "")
+    pages.write_pages(folder)
     glossary.write(folder)
     bibliography.write(folder)
 

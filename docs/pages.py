@@ -1,16 +1,20 @@
-"""The front page, and a page for each exercise: what is to be written, and what it has to do."""
+"""The front page, the course's own pages, and for each exercise what is to be written, and what it has to do."""
 
 import ast
 import base64
 import re
+import shutil
 from pathlib import Path
 
 from docs import lessons, maps, solutions
-from grader.course.chapters import ROOT, Chapter, chapters, prerequisites, stub
+from grader.course.chapters import ROOT, Chapter, chapters, parts, prerequisites, stub
 
 INTEREST = ("12", "What each depth would say next")       # the figure of the front page: its lesson and its title
 WHOLE = ("The model as a map: text runs in at the upper left, through the blocks along the residual stream, "
          "and out at the upper right")
+# The course's own pages: they lie where they did, so that links between them lead where they did.
+PAGES = {"Begin": "README", "For instructors": "INSTRUCTORS", "For contributors": "CONTRIBUTING",
+         "What changed": "CHANGELOG"}
 TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 
@@ -25,7 +29,7 @@ def write_front(folder: Path, book: str) -> None:
     first = everyone[0]
     out = [readme[0], readme[1],
            f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
-           "each is a link to the lesson that builds it.",
+           "each is a link to the lesson that builds it. To write the parts yourself, [begin here](README.md).",
            maps.linked(f"![{WHOLE}](assets/map/all.svg)", "notebooks/")]
     out += _interest(folder)
     out += ["## After each lesson", "\n".join(
@@ -35,7 +39,8 @@ def write_front(folder: Path, book: str) -> None:
     if book:
         out += ["## To take along",
                 f'The lessons as a book: <a href="{book}.pdf">PDF</a>, <a href="{book}.epub">EPUB</a>.']
-    lists = {"Lessons": [f"notebooks/{chapter.notebook.stem}" for chapter in everyone],
+    lists = {part: [f"notebooks/{chapter.notebook.stem}" for chapter in those] for part, those in parts().items()} | {
+             "The course": [f"{title} <{page}>" for title, page in PAGES.items()],
              "To look up": ["exercises/index", "glossary", "bibliography", "The pocket model <assets/pocket/README>"]}
     out += [TREE.format(caption, "\n".join(entries)) for caption, entries in lists.items()]
     (folder / "index.md").write_text("\n\n".join(out) + "\n", "utf-8")
@@ -58,6 +63,14 @@ def write_book(folder: Path) -> None:
     (folder / "index.md").write_text("\n\n".join([
         readme[0], readme[1], f"![{WHOLE}](assets/map/all.svg)", contents,
         TREE.replace(":caption: {}\n", "").format("\n".join(names))]) + "\n", "utf-8")
+
+
+def write_pages(folder: Path) -> None:
+    """Write the course's own pages, and the files that they link to."""
+    for name in [*(f"{page}.md" for page in PAGES.values()), "LICENSE", "CITATION.cff"]:
+        shutil.copy(ROOT / name, folder)
+    told = (ROOT / "README.md").read_text("utf-8").split("\n\n")[2:]      # title and promise are the front page's
+    (folder / "README.md").write_text("\n\n".join(["# Begin", *told]), "utf-8")
 
 
 def write_exercise(chapter: Chapter, folder: Path) -> None:

@@ -6,7 +6,7 @@ A tensor is one line of numbers and a rule for reading it. The rule is what goes
 import math
 from collections.abc import Sequence
 
-from einops import einsum, rearrange  # noqa: F401 (rearrange is for the student)
+from einops import einsum, rearrange
 from jaxtyping import Float, Shaped
 from torch import Tensor
 

@@ -7,10 +7,11 @@ pair by pair, in the order in which the pairs were learned from the training tex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import regex
+
+from given.long_words import LONG, merge_long
 
 Pair = tuple[bytes, bytes]
 Strings = list[str] | tuple[str, ...]

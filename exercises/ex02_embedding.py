@@ -8,6 +8,8 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
+
 STD = 0.02  # the spread of GPT (Radford et al., 2018), which GPT-2 and GPT-3 kept
 
 
@@ -78,7 +80,7 @@ class Unembedding(nn.Module):
         """Use the embedding's weight as this weight: one Parameter, so one storage, one gradient.
 
         The embedding's numbers stay and this module's are dropped; a bias is kept. Tie before
-        the optimizer is made. (Press and Wolf, 2017, arXiv:1608.05859)
+        the optimizer is made. (Press and Wolf, 2017, arXiv 1608.05859)
 
         Raises ValueError, naming embedding, where the two weights differ in shape, and then
         changes nothing.

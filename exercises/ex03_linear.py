@@ -10,6 +10,8 @@ from einops import einsum, reduce
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from given.sizes import at_least_one
+
 
 class Linear(nn.Module):
     """A linear layer: y = x Wᵀ + b.

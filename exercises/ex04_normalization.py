@@ -9,6 +9,8 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
+
 
 class LayerNorm(nn.Module):
     """Layer normalization (Ba, Kiros and Hinton, 2016): each token to mean 0 and variance 1.
@@ -19,7 +21,7 @@ class LayerNorm(nn.Module):
     Raises ValueError where d_model is below 1 or eps below 0.
     """
 
-    def __init__(self, d_model: int, eps: float | int = 1e-5):
+    def __init__(self, d_model: int, eps: float = 1e-5):
         super().__init__()
         raise NotImplementedError
 
@@ -44,7 +46,7 @@ class RMSNorm(nn.Module):
     Raises ValueError where d_model is below 1 or eps below 0.
     """
 
-    def __init__(self, d_model: int, eps: float | int = 1e-5):
+    def __init__(self, d_model: int, eps: float = 1e-5):
         super().__init__()
         raise NotImplementedError
 
@@ -63,7 +65,7 @@ class RMSNorm(nn.Module):
 def rms_norm_backward(
     x: Float[Tensor, "*batch d_model"],
     weight: Float[Tensor, " d_model"],
-    eps: float | int,
+    eps: float,
     grad_out: Float[Tensor, "*batch d_model"],
 ) -> tuple[Float[Tensor, "*batch d_model"], Float[Tensor, " d_model"]]:
     """The gradients of a loss through y = RMSNorm(x), given grad_out = ∂loss/∂y.

@@ -5,13 +5,15 @@ pᵢ = e^(xᵢ/T) / Σⱼ e^(xⱼ/T), its logarithm, and the loss that a languag
 
 import math
 
-import torch
+import torch  # noqa: F401 (for the student)
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from given.sizes import widen
+
 
 def softmax(
-    x: Float[Tensor, "*shape"], dim: int = -1, temperature: float | int = 1.0
+    x: Float[Tensor, "*shape"], dim: int = -1, temperature: float = 1.0
 ) -> Float[Tensor, "*shape"]:
     """Scores to probabilities along dim: e^(xᵢ/T) / Σⱼ e^(xⱼ/T), with T the temperature.
 
@@ -49,16 +51,16 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """The mean of −log softmax(logits)[target] over the targets that are kept, in nats.
 
-    A target equal to ignore_index is left out of the sum and of the count, whatever its logits
-    are. Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to the dtype
-    of logits.
+    A target equal to ignore_index is left out of the sum and of the count, whatever its logits are.
+    Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to
+    the dtype of logits.
 
     Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
     """
     raise NotImplementedError
 
 
-def perplexity(loss: Float[Tensor, "*batch"] | float | int) -> Float[Tensor, "*batch"] | float:
+def perplexity(loss: Float[Tensor, "*batch"] | float) -> Float[Tensor, "*batch"] | float:
     """e^loss: among how many equally likely tokens a model of this loss (in nats) hesitates."""
     raise NotImplementedError
 

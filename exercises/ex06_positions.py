@@ -12,16 +12,18 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-STD = 0.02  # the spread of chapter 02's embedding
+from given.sizes import at_least_one
+
+from .ex02_embedding import STD
 
 
 def sinusoidal_encoding(
-    seq_len: int, d_model: int, base: float | int = 10_000.0
+    seq_len: int, d_model: int, base: float = 10_000.0
 ) -> Float[Tensor, "{seq_len} {d_model}"]:
     """A row per position p = 0 … seq_len − 1, in float32, to be added to the token vectors.
 
     row[2i] = sin(p · base^(−2i / d_model)), row[2i + 1] = cos(p · base^(−2i / d_model)): sine on
-    even features, cosine on odd. (Vaswani et al., 2017, arXiv:1706.03762)
+    even features, cosine on odd. (Vaswani et al., 2017, arXiv 1706.03762)
 
     Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0.
     """
@@ -32,7 +34,7 @@ class LearnedPositions(nn.Module):
     """A trained vector per position, to be added to the token vectors.
 
     weight: (max_seq_len, d_model), normal with σ = 0.02, truncated at ±3σ, as chapter 02's
-    Embedding. (Gehring et al., 2017, arXiv:1705.03122; GPT-2)
+    Embedding. (Gehring et al., 2017, arXiv 1705.03122; GPT-2)
 
     Raises ValueError where a size is below 1.
     """
@@ -68,8 +70,8 @@ class ClippedRelativeBias(nn.Module):
 
     weight: (heads, 2 · max_distance + 1), zeros at the start. Column 0 is distance
     −max_distance, column max_distance is distance 0, the last is +max_distance. Farther tokens
-    count as at ±max_distance. (Clipping: Shaw et al., 2018, arXiv:1803.02155, who learn a vector
-    where this has a number; the number: Raffel et al., 2020, arXiv:1910.10683.)
+    count as at ±max_distance. (Clipping: Shaw et al., 2018, arXiv 1803.02155, who learn a vector
+    where this has a number; the number: Raffel et al., 2020, arXiv 1910.10683.)
 
     Raises ValueError where heads or max_distance is below 1.
     """
@@ -99,7 +101,7 @@ def t5_bucket(
     distance 0. Of the n buckets on a side, the first m = n // 2 hold one distance each: d < m is
     in bucket d. The others grow with the logarithm up to max_distance; beyond it all share the
     last one: min(m + ⌊log(d / m) / log(max_distance / m) · (n − m)⌋, n − 1).
-    (Raffel et al., 2020, arXiv:1910.10683)
+    (Raffel et al., 2020, arXiv 1910.10683)
 
     Raises ValueError where num_buckets leaves m below 1, or max_distance is not above m.
     """
@@ -111,7 +113,7 @@ def alibi_slopes(heads: int) -> Float[Tensor, "{heads}"]:
 
     For n heads, n a power of two: 2^(−8/n), 2^(−16/n), … 2^(−8). For other numbers, with n the
     largest power of two below: first the n slopes of n heads, then the 1st, 3rd, 5th, … slope of
-    2n heads, until there are enough. (Press et al., 2022, arXiv:2108.12409, and their code)
+    2n heads, until there are enough. (Press et al., 2022, arXiv 2108.12409, and their code)
 
     Raises ValueError where heads is below 1.
     """
@@ -123,7 +125,7 @@ def alibi_bias(heads: int, q_len: int, k_len: int) -> Float[Tensor, "{heads} {q_
 
     bias[h, q, k] = alibi_slopes(heads)[h] · min(relative_distance(q_len, k_len)[q, k], 0), in
     float32, to be added to the attention scores. A causal mask hides the future anyway.
-    (Press et al., 2022, arXiv:2108.12409)
+    (Press et al., 2022, arXiv 2108.12409)
 
     Raises ValueError where heads is below 1, or q_len is below 1 or above k_len.
     """

@@ -12,8 +12,10 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
 
-def rope_frequencies(head_dim: int, base: float | int = 10_000.0) -> Float[Tensor, " half_dim"]:
+
+def rope_frequencies(head_dim: int, base: float = 10_000.0) -> Float[Tensor, " half_dim"]:
     """The angle per position of each pair of features, in radians and in float32.
 
     θᵢ = base^(−2i / head_dim) for i = 0 … head_dim/2 − 1: from 1 down to nearly 1 / base.
@@ -43,10 +45,10 @@ class RoPE(nn.Module):
         self,
         head_dim: int,
         max_seq_len: int,
-        base: float | int = 10_000.0,
+        base: float = 10_000.0,
         layout: str = "half",
         frequencies: Float[Tensor, " half_dim"] | None = None,
-        attention_scale: float | int = 1.0,
+        attention_scale: float = 1.0,
     ):
         super().__init__()
         raise NotImplementedError
@@ -85,16 +87,17 @@ def interleaved_to_half(
     to i and row 2i + 1 to i + head_dim/2. RoPE's "half" on the result then gives the scores that
     "interleaved" gave before.
 
-    Raises ValueError naming heads where it is below 1 or the rows are not heads times an even number.
+    Raises ValueError naming heads where it is below 1 or the rows are not heads times an even
+    number.
     """
     raise NotImplementedError
 
 
 def llama3_frequencies(
     frequencies: Float[Tensor, " half_dim"],
-    factor: float | int,
-    low: float | int,
-    high: float | int,
+    factor: float,
+    low: float,
+    high: float,
     original_max: int,
 ) -> Float[Tensor, " half_dim"]:
     """Llama 3.1's frequencies for a context that is `factor` times longer than in training.
@@ -110,11 +113,11 @@ def llama3_frequencies(
 
 def yarn_frequencies(
     head_dim: int,
-    factor: float | int,
+    factor: float,
     original_max: int,
-    base: float | int = 10_000.0,
-    beta_fast: float | int = 32,
-    beta_slow: float | int = 1,
+    base: float = 10_000.0,
+    beta_fast: float = 32,
+    beta_slow: float = 1,
 ) -> tuple[Float[Tensor, " half_dim"], float]:
     """YaRN's frequencies for a context `factor` times longer, and its attention scale.
 

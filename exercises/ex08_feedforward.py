@@ -10,19 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
+
 from .ex03_linear import Linear
-
-
-def _wide(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """x in at least float32: half precision is widened, float32 and float64 stay as they are."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _at_least_one(**sizes: int) -> None:
-    """Raise a ValueError that names the first size below 1: _at_least_one(d_model=d_model)."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
 
 
 def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -71,14 +61,15 @@ class Dropout(nn.Module):
     Raises ValueError where p is not in [0, 1); NaN is not. Srivastava et al., 2014.
     """
 
-    def __init__(self, p: float | int):
+    def __init__(self, p: float):
         super().__init__()
         raise NotImplementedError
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """x with a fresh draw for every number, in the dtype of x; x itself in eval mode.
 
-        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of 0.01.
+        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of
+        0.01.
         """
         raise NotImplementedError
 
@@ -99,7 +90,7 @@ class MLP(nn.Module):
         d_ff: int,
         activation: str,
         bias: bool = True,
-        dropout: float | int = 0.0,
+        dropout: float = 0.0,
     ):
         super().__init__()
         raise NotImplementedError

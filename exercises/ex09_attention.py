@@ -8,17 +8,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, mask_must_fit, widen
+
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex05_softmax import softmax
 from .ex08_feedforward import Dropout
-
-
-def _must_fit(mask: Bool[Tensor, "..."], shape: tuple[int, ...]) -> None:
-    """Given: raise a ValueError unless mask broadcasts to shape and makes it no larger."""
-    sizes = zip(reversed(mask.shape), reversed(shape))
-    if mask.ndim > len(shape) or any(m not in (1, size) for m, size in sizes):
-        raise ValueError(f"mask of shape {tuple(mask.shape)} does not fit scores of shape {tuple(shape)}")
 
 
 def causal_mask(
@@ -55,7 +50,7 @@ def scaled_dot_product_attention(
     k: Float[Tensor, "*batch k head_dim"],
     v: Float[Tensor, "*batch k value_dim"],
     mask: Bool[Tensor, "..."] | None = None,
-    dropout: float | int = 0.0,
+    dropout: float = 0.0,
 ) -> Float[Tensor, "*batch q value_dim"]:
     """Each query's mean of the values, weighed by attention_weights(q, k, mask).
 
@@ -87,7 +82,7 @@ class MultiHeadAttention(nn.Module):
         heads: int,
         bias: bool = False,
         rope: nn.Module | None = None,
-        dropout: float | int = 0.0,
+        dropout: float = 0.0,
         causal: bool = False,
     ):
         super().__init__()

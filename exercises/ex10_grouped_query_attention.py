@@ -9,10 +9,12 @@ from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, mask_must_fit
+
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex04_normalization import RMSNorm
-from .ex09_attention import _must_fit, causal_mask, scaled_dot_product_attention
+from .ex09_attention import causal_mask, scaled_dot_product_attention
 
 
 def repeat_kv(
@@ -62,7 +64,7 @@ def sliding_window_mask(
 
 
 class GroupedQueryAttention(nn.Module):
-    """Self-attention as today's decoders have it: `heads` of queries, `kv_heads` of keys and values.
+    """Self-attention as today's decoders have it: heads of queries, kv_heads of keys and values.
 
     q_proj: Linear, d_model to heads · head_dim. k_proj, v_proj: to kv_heads · head_dim, all three
     with biases where qkv_bias. o_proj: heads · head_dim to d_model, with a bias where o_bias.
@@ -83,7 +85,7 @@ class GroupedQueryAttention(nn.Module):
         kv_heads: int,
         head_dim: int | None = None,
         qk_norm: bool = False,
-        norm_eps: float | int = 1e-6,
+        norm_eps: float = 1e-6,
         qkv_bias: bool = False,
         o_bias: bool = False,
         rope: nn.Module | None = None,

@@ -8,37 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from given.sizes import at_least_one, cache_must_fit, mask_must_fit
+
 from .ex07_rope import RoPE
-from .ex09_attention import _must_fit as _mask_must_fit
 from .ex10_grouped_query_attention import GroupedQueryAttention
-
-
-def _at_least_one(**sizes: int) -> None:
-    """Raise a ValueError that names the first size below 1: _at_least_one(batch=batch)."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
-
-
-def _must_fit(
-    storage: Float[Tensor, "_ _ _ _"], k: Float[Tensor, "_ _ q _"], v: Float[Tensor, "_ _ _ _"]
-) -> None:
-    """Raise a ValueError that names k or v if it cannot be written into storage.
-
-    k and v must have the dtype, batch, heads and head_dim of the storage, and equally many
-    positions. Nor may they record gradients: storage is written in place, and a graph through it
-    would be wrong and grow with every token.
-    """
-    batch, kv_heads, _, head_dim = storage.shape
-    wanted = (batch, kv_heads, k.shape[2], head_dim)
-    for name, x in (("k", k), ("v", v)):
-        if x.shape != wanted:
-            raise ValueError(f"{name} must have the shape {wanted}, got {tuple(x.shape)}")
-        if x.dtype != storage.dtype:
-            raise ValueError(f"{name} must be {storage.dtype} as the cache is, got {x.dtype}")
-        if torch.is_grad_enabled() and x.requires_grad:
-            raise ValueError(f"{name} requires grad: a cache is for inference, so call the model "
-                             "under torch.no_grad()")
 
 
 class KVCache:
@@ -72,7 +45,7 @@ class KVCache:
         allocated or copied but the new positions.
 
         Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
-        `_must_fit`), or names capacity where there is no room for q more.
+        `cache_must_fit`), or names capacity where there is no room for q more.
         """
         raise NotImplementedError
 
@@ -95,7 +68,8 @@ class RollingKVCache:
     p mod window, over position p − window, which nobody will ask for again. length: how many
     positions were ever seen, so that the next one is known; it may be above window.
 
-    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
+    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section
+    2.
     """
 
     def __init__(
@@ -121,7 +95,7 @@ class RollingKVCache:
         larger than window.
 
         Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
-        `_must_fit`).
+        `cache_must_fit`).
         """
         raise NotImplementedError
 
@@ -168,8 +142,8 @@ def cache_bytes(
     head_dim: int,
     seq_len: int,
     batch: int,
-    bytes_per_value: float | int,
-) -> float | int:
+    bytes_per_value: float,
+) -> float:
     """How many bytes the caches of a model take: 2 · layers · batch · kv_heads · seq_len ·
     head_dim numbers, where the 2 are keys and values, of bytes_per_value each.
 

@@ -1,4 +1,4 @@
-"""Training: batches, a schedule, clipping, AdamW, accumulation, and checkpoints that can be trusted.
+"""Training: batches, a schedule, clipping, AdamW, accumulation, checkpoints that can be trusted.
 
 One step: average the loss over the kept targets, clip the gradient to a norm, let AdamW move.
 """
@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
+
+from given.sizes import at_least_one, widen
 
 from .ex05_softmax import cross_entropy
 
@@ -37,8 +38,8 @@ def get_batch(
 
 
 def learning_rate(
-    step: int, warmup: int, total: int, peak: float | int, floor: float | int = 0.0
-) -> float | int:
+    step: int, warmup: int, total: int, peak: float, floor: float = 0.0
+) -> float:
     """The learning rate of a step, the first being step 0: a linear rise, then half a cosine.
 
     step < warmup: peak · (step + 1) / warmup. From there to total: floor + (peak − floor) ·
@@ -50,7 +51,7 @@ def learning_rate(
     raise NotImplementedError
 
 
-def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float[Tensor, ""]:
+def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Float[Tensor, ""]:
     """Scale all gradients by one factor so that together they are no longer than max_norm.
 
     norm = √(Σ g²) over every number of every gradient; where it is above max_norm, each gradient
@@ -58,7 +59,8 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
     The parameters of one model may lie on several devices.
 
-    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv
+    1211.5063).
     """
     raise NotImplementedError
 
@@ -80,10 +82,10 @@ class AdamW(torch.optim.Optimizer):
     def __init__(
         self,
         params: Iterable,
-        lr: float | int = 1e-3,
-        betas: tuple[float | int, float | int] = (0.9, 0.999),
-        eps: float | int = 1e-8,
-        weight_decay: float | int = 0.01,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
     ):
         raise NotImplementedError
 
@@ -97,7 +99,7 @@ class AdamW(torch.optim.Optimizer):
         raise NotImplementedError
 
 
-def parameter_groups(model: nn.Module, weight_decay: float | int) -> list[dict]:
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """Two groups for an optimizer: matrices, which decay, and vectors, which do not.
 
     Norm weights and biases have one axis; pulling them to zero would switch features off.
@@ -112,7 +114,7 @@ def train_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Sequence[tuple[Tensor, Tensor]],
-    max_norm: float | int = 1.0,
+    max_norm: float = 1.0,
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> tuple[float, float]:
     """One step of the optimizer on several (inputs, targets), as if they were one large batch.
@@ -146,7 +148,7 @@ def evaluate(
     raise NotImplementedError
 
 
-def bits_per_byte(loss: float | int, tokens: int, n_bytes: int) -> float:
+def bits_per_byte(loss: float, tokens: int, n_bytes: int) -> float:
     """What a text costs in bits for each of its bytes, by a loss in nats for each of its tokens.
 
     loss · tokens / (ln 2 · n_bytes). Unlike the loss, it can be compared between tokenizers.
@@ -173,7 +175,7 @@ def save_checkpoint(
 
 
 def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
-    """Given: shape and dtype of each of a model's weights, the size of each of an optimizer's groups."""
+    """Given: shape and dtype of a model's weights each, size of an optimizer's groups each."""
     return ({name: (weight.shape, weight.dtype) for name, weight in weights.items()},
             [len(group["params"]) for group in states["param_groups"]])
 

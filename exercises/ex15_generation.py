@@ -13,12 +13,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from given.sizes import at_least_one, widen
+
 from .ex05_softmax import softmax
 from .ex13_transformer import ModelConfig, Transformer, make_caches
 
 
 def apply_temperature(
-    logits: Float[Tensor, "*batch vocab"], temperature: float | int
+    logits: Float[Tensor, "*batch vocab"], temperature: float
 ) -> Float[Tensor, "*batch vocab"]:
     """logits / temperature: below 1 the likely tokens gain, above 1 the unlikely ones.
 
@@ -37,7 +39,7 @@ def top_k(logits: Float[Tensor, "*batch vocab"], k: int) -> Float[Tensor, "*batc
     raise NotImplementedError
 
 
-def top_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor, "*batch vocab"]:
+def top_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor, "*batch vocab"]:
     """Keep the fewest most likely tokens that together have a probability of p; the rest: −inf.
 
     That is, a token stays if all that come before it, most likely first and of equals the lowest
@@ -49,7 +51,7 @@ def top_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor
     raise NotImplementedError
 
 
-def min_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor, "*batch vocab"]:
+def min_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor, "*batch vocab"]:
     """Keep the tokens at least p times as likely as the likeliest of their row; the rest: −inf.
 
     p = 0 keeps everything, p = 1 the likeliest and its equals. Probabilities in at least float32.
@@ -60,9 +62,9 @@ def min_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor
 
 
 def repetition_penalty(
-    logits: Float[Tensor, "batch vocab"], ids: list[list[int]], penalty: float | int
+    logits: Float[Tensor, "batch vocab"], ids: list[list[int]], penalty: float
 ) -> Float[Tensor, "batch vocab"]:
-    """Make the tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
+    """Make tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
 
     Each of them once, however often it occurs. penalty = 1 changes nothing, one below 1 invites
     repetition. ids has a list for each row; it may be empty.
@@ -76,7 +78,7 @@ def repetition_penalty(
 def inverse_cdf(
     logits: Float[Tensor, "*batch vocab"], u: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """The token that a number u in [0, 1) points at, when each token takes its probability of [0, 1).
+    """The token that u in [0, 1) points at, when each token takes its probability of [0, 1).
 
     The first id whose cumulative probability (of itself and all lower ids) is above u times the
     cumulative probability of all. In float64. A token of probability 0 is never chosen.
@@ -84,6 +86,17 @@ def inverse_cdf(
     Raises ValueError naming logits where a row leaves nothing to choose from: all −inf, a NaN, ∞.
     """
     raise NotImplementedError
+
+
+def _uniform(
+    *shape: int, rng: torch.Generator | None, device: torch.device
+) -> Float[Tensor, "..."]:
+    """Given: float64 numbers in [0, 1) of this shape, drawn where rng is, moved to device.
+
+    Without an rng, torch's own generator draws them on the CPU.
+    """
+    where = rng.device if rng else "cpu"
+    return torch.rand(shape, generator=rng, dtype=torch.float64, device=where).to(device)
 
 
 def sample(
@@ -104,27 +117,29 @@ class Sampling:
     Raises ValueError naming the field where the function of that name refuses its value.
     """
 
-    temperature: float | int = 1.0
+    temperature: float = 1.0
     top_k: int | None = None
-    top_p: float | int | None = None
-    min_p: float | int | None = None
-    repetition_penalty: float | int = 1.0
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
 
     def __post_init__(self):
         """Given: try every setting on a vocabulary of one token, before any model has run."""
         one = torch.zeros(1, 1)
-        uses = {"repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
-                "temperature": lambda: self.temperature == 0 or apply_temperature(one, self.temperature),
-                "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
-                "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
-                "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
+        uses = {
+            "repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
+            "temperature": lambda: (
+                self.temperature == 0 or apply_temperature(one, self.temperature)),
+            "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
+            "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
+            "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
         for field, use in uses.items():
             try:
                 use()
             except ValueError as error:
                 raise ValueError(f"{field}: {error}") from error
 
-    def filters(self) -> list[tuple[Callable, float | int]]:
+    def filters(self) -> list[tuple[Callable, float]]:
         """Given: the filters in use, in order, each with its limit."""
         filters = [(top_k, self.top_k), (top_p, self.top_p), (min_p, self.min_p)]
         return [(keep, limit) for keep, limit in filters if limit is not None]
@@ -152,7 +167,7 @@ def left_pad(
     raise NotImplementedError
 
 
-def _must_fit(config: ModelConfig, ids: list[list[int]], max_new_tokens: int) -> None:
+def _prompts_must_fit(config: ModelConfig, ids: list[list[int]], max_new_tokens: int) -> None:
     """Given: raise ValueError where there is nothing to go on from, or no room to go on."""
     if not ids or not all(ids):
         raise ValueError(f"ids must hold a prompt of at least one token per row, got {ids}")
@@ -188,7 +203,8 @@ def decode_steps(
 
     With use_cache a step computes only what is new, with caches made for this call in the dtype
     and on the device of the parameters; without, the whole text each time. The model is in eval
-    mode from the first step to the last, and then again in the mode that it was in. No gradients.
+    mode from the first step to the last; then each of its modules is in the mode that it was in,
+    also after an error, or where nobody reads on. No gradients.
 
     Raises ValueError naming ids where there is no prompt or an empty one, and max_new_tokens where
     it is below 0 or, with the longest prompt, above the model's max_seq_len; nothing is computed.
@@ -203,7 +219,7 @@ def generate(
     stop: Iterable[int] = (),
     rng: torch.Generator | None = None,
     use_cache: bool = True,
-    **sampling: float | int | None,
+    **sampling: float | None,
 ) -> list[list[int]]:
     """Continue prompts: for each list of ids, a list of at most max_new_tokens new ones.
 
@@ -231,7 +247,7 @@ def stream(
     stop: Iterable[int] = (),
     rng: torch.Generator | None = None,
     use_cache: bool = True,
-    **sampling: float | int | None,
+    **sampling: float | None,
 ) -> Iterator[str]:
     """Continue a text: the new text in pieces, each as soon as its tokens are chosen.
 

@@ -14,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from given.tensors import tensor_problems
+
 from .ex01_tokens import Tokenizer
 from .ex13_transformer import ModelConfig, Transformer
 
@@ -50,7 +52,7 @@ def read_json(file: Path) -> dict:
     return content
 
 
-def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
+def rope_of(config_json: dict) -> tuple[float, dict | None]:
     """RoPE's base and its scaling, None for none, out of a config.json of either form.
 
     Files since transformers 5 have rope_parameters, with rope_theta inside. Older ones have
@@ -85,11 +87,12 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     model_type: "gpt2", "llama" or "qwen3". GPT-2: LayerNorms, an MLP (n_inner, or 4 · n_embd where
     that is null or missing), learned positions, biases everywhere; activation_function by
     ACTIVATION, "gelu_new" where missing; layer_norm_epsilon, 1e-5 where missing. Llama and Qwen3:
-    RMSNorms (rms_norm_eps, 1e-6 where missing), a SwiGLU, RoPE (rope_of). attention_bias adds biases
-    to all four projections of the attention. num_key_value_heads: as many as heads where null or
-    missing; head_dim: where null or missing, hidden_size / heads in Llama, 128 in Qwen3. Qwen3 has
-    QK-norm, and windows (windows_of). tie_word_embeddings, where missing, is true for GPT-2 alone.
-    The rates of dropout are left out: they are for training, and the model is loaded to be used.
+    RMSNorms (rms_norm_eps, 1e-6 where missing), a SwiGLU, RoPE (rope_of). attention_bias adds
+    biases to all four projections of the attention. num_key_value_heads: as many as heads where
+    null or missing; head_dim: where null or missing, hidden_size / heads in Llama, 128 in Qwen3.
+    Qwen3 has QK-norm, and windows (windows_of). tie_word_embeddings, where missing, is true for
+    GPT-2 alone. The rates of dropout are left out: they are for training, and the model is loaded
+    to be used.
 
     Raises ValueError naming model_type where it is none of the three, a key that is missing
     though the model cannot do without, a key that is null where the above does not speak of null,
@@ -164,15 +167,15 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     names: its weight_map says for each tensor in which file of the folder it lies.
 
     Raises ValueError naming the folder where there is neither file (a pickle such as
-    pytorch_model.bin can run any code when it is opened, and is not), naming each shard that is missing or lies
-    outside the folder, naming each tensor that is not in the shard the index says, or in a shard
-    and not in the index, and naming a damaged file.
+    pytorch_model.bin can run any code when it is opened, and is not), naming each shard that is
+    missing or lies outside the folder, naming each tensor that is not in the shard the index says,
+    or in a shard and not in the index, and naming a damaged file.
     """
     raise NotImplementedError
 
 
 class Weightless(TorchFunctionMode):
-    """Given: a model made inside `with Weightless():` has weights of the right shapes, without numbers.
+    """Given: a model made inside `with Weightless():` has weights of right shapes, without numbers.
 
     Numbers that a checkpoint will replace need no memory and no random draw. torch.empty
     gives a tensor on the meta device, which has a shape and no storage, and changing one in place
@@ -209,10 +212,11 @@ def build_model(
     Where the config ties them, embedding and unembedding are one Parameter; "unembedding.weight"
     may then be missing, and where it is not must hold the same numbers as "embedding.weight".
 
-    Raises one ValueError that names every tensor that is missing, every one that the model has
-    no place for, every one of the wrong shape, with both shapes as in (12, 8), every one whose
-    dtype is not in DTYPES, and tied ones that differ. Raises ValueError naming dtype where it is not in DTYPES, and
-    where it is left out though the tensors are of several dtypes, which cannot be multiplied.
+    Raises one ValueError that names every tensor that is missing, every one that the model has no
+    place for, every one of the wrong shape, with both shapes as in (12, 8), every one whose dtype
+    is not in DTYPES, and tied ones that differ. Raises ValueError naming dtype where it is not in
+    DTYPES, and where it is left out though the tensors are of several dtypes, which cannot be
+    multiplied.
     """
     raise NotImplementedError
 

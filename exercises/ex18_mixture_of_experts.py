@@ -1,4 +1,4 @@
-"""Mixture of experts: many feed-forwards in a layer, and a router that gives each token a few of them.
+"""Mixture of experts: many feed-forwards in a layer, and a router that gives each token a few.
 
 y = Σ g_k · E_k(x) over the chosen experts k, plus the shared experts, which every token visits.
 """
@@ -16,11 +16,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from given.sizes import at_least_one, widen
+from given.tensors import tensor_problems
+
+from .ex02_embedding import STD
 from .ex03_linear import Linear
 from .ex05_softmax import logsumexp, softmax
 from .ex08_feedforward import SwiGLU, sigmoid
 from .ex12_block import scaled_residual_init
-from .ex13_transformer import STD, ModelConfig, Transformer, count_parameters
+from .ex13_transformer import ModelConfig, Transformer, count_parameters
 from .ex16_pretrained import (
     Weightless,
     config_from_hf,
@@ -32,11 +36,6 @@ from .ex16_pretrained import (
 )
 
 
-def _wide(x: Tensor) -> Tensor:
-    """Given: x in at least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
 def _need(right: bool, name: str, rule: str, value: object) -> None:
     """Given: a ValueError that names an argument, unless it is right."""
     if not right:
@@ -44,7 +43,7 @@ def _need(right: bool, name: str, rule: str, value: object) -> None:
 
 
 def _real(mask: Tensor | None, rows: Tensor) -> Tensor:
-    """Given: which tokens of rows, (*batch, n), are no padding: mask as (*batch), all where it is None.
+    """Given: which tokens of rows, (*batch, n), are no padding: mask as (*batch), all if None.
 
     Raises ValueError naming mask where it does not broadcast to batch.
     """
@@ -53,10 +52,13 @@ def _real(mask: Tensor | None, rows: Tensor) -> Tensor:
     try:
         return mask.expand(rows.shape[:-1])
     except RuntimeError:
-        raise ValueError(f"mask must broadcast to {tuple(rows.shape[:-1])}, got {tuple(mask.shape)}") from None
+        raise ValueError(f"mask must broadcast to {tuple(rows.shape[:-1])}, "
+                         f"got {tuple(mask.shape)}") from None
 
 
-def hide_groups(scores: Float[Tensor, "*batch experts"], groups: int, kept: int) -> Float[Tensor, "*batch experts"]:
+def hide_groups(
+    scores: Float[Tensor, "*batch experts"], groups: int, kept: int
+) -> Float[Tensor, "*batch experts"]:
     """Given: scores with −∞ outside the `kept` best of `groups` equal groups of neighbours.
 
     A group is as good as its two best experts together. With a group on each machine, a token
@@ -67,7 +69,7 @@ def hide_groups(scores: Float[Tensor, "*batch experts"], groups: int, kept: int)
     grouped = rearrange(scores, "... (groups size) -> ... groups size", groups=groups)
     best = grouped.topk(2).values.sum(-1).topk(kept).indices
     keep = torch.zeros_like(grouped[..., 0], dtype=torch.bool).scatter(-1, best, True)
-    return rearrange(grouped.masked_fill(~keep[..., None], -torch.inf), "... groups size -> ... (groups size)")
+    return grouped.masked_fill(~keep[..., None], -torch.inf).flatten(-2)
 
 
 class Router(nn.Module):
@@ -98,7 +100,7 @@ class Router(nn.Module):
         per_token: int,
         score: str = "softmax",
         normalize: bool = True,
-        scale: float | int = 1.0,
+        scale: float = 1.0,
         bias: bool = False,
         groups: int = 1,
         kept_groups: int = 1,
@@ -108,7 +110,7 @@ class Router(nn.Module):
 
     @staticmethod
     def _check_groups(experts: int, per_token: int, groups: int, kept_groups: int) -> None:
-        """Given: the groups are equal, of two experts at least, and those kept hold enough of them."""
+        """Given: the groups are equal, of two experts at least; those kept hold enough of them."""
         _need(groups >= 1 and experts % groups == 0 and (groups == 1 or experts >= 2 * groups), "groups",
               f"divide experts = {experts} into groups of at least 2", groups)
         _need(1 <= kept_groups <= groups and per_token <= experts // groups * kept_groups, "kept_groups",
@@ -123,7 +125,7 @@ class Router(nn.Module):
         return self
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch experts"]:
-        """W x, in at least float32. Raises ValueError naming x where it does not have d_model features."""
+        """W x, in at least float32. Raises ValueError naming x unless it has d_model features."""
         raise NotImplementedError
 
     def forward(
@@ -138,17 +140,21 @@ class MoE(nn.Module):
 
     router: a Router(d_model, experts, per_token, **routing). experts: a ModuleList of SwiGLUs of
     width d_ff. shared: None, or one SwiGLU of width shared · d_ff, which is what `shared` experts
-    side by side are; every token visits it, and no weight scales it. (DeepSeek-AI, 2024, arXiv 2401.06066.)
+    side by side are; every token visits it, and no weight scales it. (DeepSeek-AI, 2024, arXiv
+    2401.06066.)
 
     Dropless: every token gets every expert that it chose. The choices are sorted by expert, each
     expert computes all of its tokens in one go, and the results are put back in the tokens' order.
-    No loop runs over tokens, and no expert computes a token that did not choose it. The weighted sum
-    over k is taken in at least float32; y has the dtype of x.
+    No loop runs over tokens, and no expert computes a token that did not choose it. The weighted
+    sum over k is taken in at least float32; y has the dtype of x.
 
-    Raises ValueError naming the argument where shared is below 0, and what Router and SwiGLU refuse.
+    Raises ValueError naming the argument where shared is below 0, and what Router and SwiGLU
+    refuse.
     """
 
-    def __init__(self, d_model: int, d_ff: int, experts: int, per_token: int, shared: int = 0, **routing):
+    def __init__(
+        self, d_model: int, d_ff: int, experts: int, per_token: int, shared: int = 0, **routing
+    ):
         super().__init__()
         raise NotImplementedError
 
@@ -203,9 +209,9 @@ def load_balancing_loss(
     """Σ f_i · P_i · experts: small where a softmax router spreads the tokens evenly.
 
     f_i: the number of choices (per_token for each token, those of the largest logits) that fell on
-    expert i, divided by the number of tokens. P_i: the mean over tokens of softmax(logits)_i. Counts
-    have no gradient: it flows through P alone. If all are chosen alike, the loss is per_token.
-    In at least float32. mask: False where a token is padding, which does not count.
+    expert i, divided by the number of tokens. P_i: the mean over tokens of softmax(logits)_i.
+    Counts have no gradient: it flows through P alone. If all are chosen alike, the loss is
+    per_token. In at least float32. mask: False where a token is padding, which does not count.
 
     Raises ValueError naming per_token where it is not in 1 … experts, and mask where it does not
     broadcast to batch or leaves no token. Fedus et al., 2021 (Switch, arXiv 2101.03961), equations
@@ -229,7 +235,7 @@ def router_z_loss(
 def update_bias(
     router: Router,
     ids: Int[Tensor, "*batch per_token"],
-    rate: float | int = 0.001,
+    rate: float = 0.001,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> None:
     """Balance without a loss: bias_i ← bias_i + rate · sign(mean load − load_i), in place.
@@ -250,7 +256,7 @@ def capacity_mask(
     capacity: int,
     mask: Bool[Tensor, "..."] | None = None,
 ) -> Bool[Tensor, "*batch per_token"]:
-    """Which choices find room, if each expert takes at most `capacity` of them; the others are dropped.
+    """Which choices find room, if each expert takes at most `capacity`; the others are dropped.
 
     Room is given in this order: the first choices of all tokens, then all second choices, and so
     on; within these in the tokens' order (the batch read row by row). Padding (mask False) takes no
@@ -281,10 +287,11 @@ def with_experts(
     """Put an MoE into a model's layers, in place of their feed-forwards. Returns the same model.
 
     d_ff: the width of each expert, whose weights are new and start as chapter 13 starts a SwiGLU:
-    normal with σ = 0.02, and in pre-norm models `down` divided by √(2 · config.layers). Left out, each
-    expert is a copy of its own of the feed-forward that the layer had: then the model's outputs
-    are what they were (if weights are normalized and scale is 1), and training can let the experts
-    drift apart ("upcycling", Komatsuzaki et al., 2022, arXiv 2212.05055). Routers are always new.
+    normal with σ = 0.02, and in pre-norm models `down` divided by √(2 · config.layers). Left out,
+    each expert is a copy of its own of the feed-forward that the layer had: then the model's
+    outputs are what they were (if weights are normalized and scale is 1), and training can let the
+    experts drift apart ("upcycling", Komatsuzaki et al., 2022, arXiv 2212.05055). Routers are
+    always new.
     layers: which layers, by number; None for all. routing: as Router takes it.
     The new parts are in the dtype, on the device and in the mode (training or not) of the old ones.
 
@@ -314,7 +321,7 @@ def count_active(
 
 
 def convert_qwen3_moe(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A Qwen3-MoE's tensors, by the names in Hugging Face's files, as a Transformer with experts has them.
+    """A Qwen3-MoE's tensors, by Hugging Face's names, as a Transformer with experts has them.
 
     Qwen3's names; and in layers with experts mlp.gate, the router, and mlp.experts.N with
     gate_proj, up_proj and down_proj. Layers without experts have Qwen3's names alone. No tensor is
@@ -324,16 +331,17 @@ def convert_qwen3_moe(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def convert_mixtral(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A Mixtral's tensors, by the names in Hugging Face's files, as a Transformer with experts has them.
+    """A Mixtral's tensors, by Hugging Face's names, as a Transformer with experts has them.
 
     Llama's names; and block_sparse_moe.gate, the router, and block_sparse_moe.experts.N with w1,
-    the gate, w3, up, and w2, down. No tensor is copied. A name that is not Mixtral's is left as it is.
+    the gate, w3, up, and w2, down. No tensor is copied. A name that is not Mixtral's is left as it
+    is.
     """
     raise NotImplementedError
 
 
 def moe_from_hf(config_json: dict) -> tuple[ModelConfig, dict]:
-    """Given: the ModelConfig of a config.json of Mixtral or Qwen3-MoE, and what with_experts takes besides.
+    """Given: the ModelConfig of Mixtral's or Qwen3-MoE's config.json, and with_experts' arguments.
 
     Raises ValueError naming model_type where it is neither, a key that is missing, and what
     config_from_hf refuses.
@@ -346,27 +354,30 @@ def moe_from_hf(config_json: dict) -> tuple[ModelConfig, dict]:
     kind = config_json.get("model_type")
     _need(kind in ("mixtral", "qwen3_moe"), "model_type", "be 'mixtral' or 'qwen3_moe'", kind)
     head_dim = config_json.get("head_dim") or _value("hidden_size") // _value("num_attention_heads")
-    if kind == "mixtral":
-        window, known = config_json.get("sliding_window"), {"rms_norm_eps": 1e-5, "rope_theta": 1e6}
-        dense = {"model_type": "qwen3", "sliding_window": window, "use_sliding_window": window is not None,
-                 "max_window_layers": 0}
+    if kind == "mixtral":   # but for its experts a Qwen3 without QK-norm: Llama's parts, a window
+        window = config_json.get("sliding_window")
+        known = {"rms_norm_eps": 1e-5, "rope_theta": 1e6}
+        dense = {"model_type": "qwen3", "sliding_window": window,
+                 "use_sliding_window": window is not None, "max_window_layers": 0}
         config = config_from_hf(known | config_json | dense | {"head_dim": head_dim})
         return replace(config, qk_norm=False), {
             "experts": _value("num_local_experts"), "per_token": _value("num_experts_per_tok"),
             "d_ff": _value("intermediate_size")}
     dense = {"model_type": "qwen3", "head_dim": head_dim, "max_window_layers": 0}
     config = config_from_hf(config_json | dense)
-    step, without = config_json.get("decoder_sparse_step", 1), config_json.get("mlp_only_layers") or []
+    step = config_json.get("decoder_sparse_step", 1)
+    without = config_json.get("mlp_only_layers") or []
     return config, {
-        "experts": _value("num_experts", "num_local_experts"), "per_token": _value("num_experts_per_tok"),
-        "d_ff": _value("moe_intermediate_size"), "normalize": bool(config_json.get("norm_topk_prob", False)),
+        "experts": _value("num_experts", "num_local_experts"),
+        "per_token": _value("num_experts_per_tok"), "d_ff": _value("moe_intermediate_size"),
+        "normalize": bool(config_json.get("norm_topk_prob", False)),
         "layers": [n for n in range(config.layers) if n not in without and (n + 1) % step == 0]}
 
 
 def load_moe(
     path: str | Path, dtype: torch.dtype | None = None, device: torch.device | str | None = None
 ) -> Transformer:
-    """Given: the model in a checkpoint folder of Mixtral or Qwen3-MoE, as load_pretrained gives others.
+    """Given: the model in a checkpoint folder of Mixtral or Qwen3-MoE, as load_pretrained's are.
 
     Raises ValueError naming the folder and all tensors that are missing, extra or misshapen.
     """
@@ -375,15 +386,19 @@ def load_moe(
     try:
         config, moe = moe_from_hf(config_json)
         convert = convert_mixtral if config_json["model_type"] == "mixtral" else convert_qwen3_moe
-        tensors = {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
-                   for name, tensor in convert(read_tensors(folder)).items()}
+        tensors = convert(read_tensors(folder))
         with Weightless():
             model = with_experts(Transformer(config), **moe)
+        wanted = {name: tensor.shape for name, tensor in model.state_dict().items()}
         if config.tie_embeddings and "embedding.weight" in tensors:
             tensors.setdefault("unembedding.weight", tensors["embedding.weight"])
-        model.load_state_dict(tensors, assign=True)
-    except (RuntimeError, TypeError, ValueError) as error:  # RuntimeError: what does not fit, all of it
+        if problems := tensor_problems(tensors, wanted):
+            raise ValueError("tensors do not fit the config:\n  " + "\n  ".join(problems))
+    except (TypeError, ValueError) as error:            # a TypeError: text where a number should be
         raise ValueError(f"{folder}: {error}") from error
+    model.load_state_dict(
+        {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
+         for name, tensor in tensors.items()}, assign=True)
     if config.tie_embeddings:
         model.unembedding.tie(model.embedding)
     return model.to(device).eval()

@@ -17,18 +17,21 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, cache_must_fit, widen
+from given.tensors import tensor_problems
+
 from .ex03_linear import Linear
-from .ex11_kv_cache import KVCache, _must_fit
+from .ex11_kv_cache import KVCache
 from .ex13_transformer import ModelConfig, Transformer, count_parameters
 from .ex16_pretrained import DTYPES, Weightless, read_file
 
-BLOCK = 32                                                      # of GGUF's formats and of MXFP4
-E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)                 # codes 0 … 7 of MXFP4; 8 … 15 are negative
-DAMPING = 0.01                                                  # of GPTQ, a share of the mean diagonal
+BLOCK = 32                                          # of GGUF's formats and of MXFP4
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)     # codes 0 … 7 of MXFP4; 8 … 15 are negative
+DAMPING = 0.01                                      # of GPTQ, a share of the mean diagonal
 
 
 def check_sizes(features: int, bits: int, group: int) -> None:
-    """Given: raise ValueError that names bits unless in 2 … 8, or group unless it divides features."""
+    """Given: raise ValueError naming bits unless in 2 … 8, or group unless it divides features."""
     if not 2 <= bits <= 8:
         raise ValueError(f"bits must be in 2 … 8, got {bits}")
     if group < 1 or features % group:
@@ -38,7 +41,9 @@ def check_sizes(features: int, bits: int, group: int) -> None:
 @torch.no_grad()
 def quantize(
     w: Float[Tensor, "*rows features"], bits: int, group: int, symmetric: bool = False
-) -> tuple[UInt8[Tensor, "*rows features"], Float[Tensor, "*rows groups"], UInt8[Tensor, "*rows groups"]]:
+) -> tuple[
+    UInt8[Tensor, "*rows features"], Float[Tensor, "*rows groups"], UInt8[Tensor, "*rows groups"]
+]:
     """Each weight's code, each group's scale and zero: weight ≈ scale · (code − zero).
 
     A group is `group` neighbours along the last axis. With low = min(weights, 0) and high =
@@ -51,7 +56,8 @@ def quantize(
 
     Computed in at least float32, ties to even (torch.round). The scale is rounded to w's dtype
     *first*, and zero and codes are found with the rounded one. Where it is 0, weight / scale and
-    −low / scale count as 0. Codes and zeros are uint8, scales have w's dtype. No gradient is recorded.
+    −low / scale count as 0. Codes and zeros are uint8, scales have w's dtype. No gradient is
+    recorded.
 
     Raises ValueError naming bits unless in 2 … 8, group unless it is at least 1 and divides the
     last axis, and w where a weight is not finite.
@@ -99,8 +105,16 @@ class QuantizedLinear(nn.Module):
     in_features, and in_features where it is odd and the codes are packed.
     """
 
-    def __init__(self, in_features: int, out_features: int, bits: int, group: int, bias: bool = False,
-                 dtype: torch.dtype | None = None, device: torch.device | str | None = None):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bits: int,
+        group: int,
+        bias: bool = False,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
         super().__init__()
         raise NotImplementedError
 
@@ -109,7 +123,8 @@ class QuantizedLinear(nn.Module):
                     zeros: Tensor) -> "QuantizedLinear":
         """Given: a layer with these codes (not packed), scales and zeros, and linear's own bias."""
         rows, features = linear.weight.shape
-        layer = QuantizedLinear(features, rows, bits, group, linear.bias is not None, linear.weight.dtype, "meta")
+        layer = QuantizedLinear(features, rows, bits, group, linear.bias is not None,
+                                linear.weight.dtype, "meta")
         layer.codes = pack_int4(codes) if bits <= 4 else codes
         layer.scales, layer.zeros, layer.bias = scales, zeros, linear.bias
         return layer.train(linear.training)
@@ -118,7 +133,9 @@ class QuantizedLinear(nn.Module):
         """Ŵ, made anew from the codes, in the scales' dtype."""
         raise NotImplementedError
 
-    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
+    def forward(
+        self, x: Float[Tensor, "*batch in_features"]
+    ) -> Float[Tensor, "*batch out_features"]:
         """x Ŵᵀ + b, in x's dtype: Ŵ is cast to it. Gradients reach x and the bias.
 
         Raises ValueError naming x where it does not end in in_features features.
@@ -129,16 +146,16 @@ class QuantizedLinear(nn.Module):
 def layers_to_quantize(
     model: nn.Module, bits: int, group: int, skip: Iterable[str] = ()
 ) -> dict[str, Linear]:
-    """The Linear layers in a model by their names, such as "blocks.0.attention.q_proj", in its order.
+    """A model's Linear layers by their names, such as "blocks.0.attention.q_proj", in its order.
 
     Embedding and Unembedding, tied or not, are no Linear layers: they are not among them. A layer
     is left out where one of skip, "down" or "attention.q_proj" or "blocks.1", is a run of whole
     parts of its name: "blocks.1" leaves "blocks.10" in.
 
-    Raises ValueError naming bits unless in 2 … 8; skip, and the names in question, where one of skip leaves
-    nothing out; model where no layer is left; group, and the names of all layers in question, where
-    it does not divide a layer's in_features, or they are odd and bits is at most 4; and the names
-    of all layers in which a weight is not finite.
+    Raises ValueError naming bits unless in 2 … 8; skip, and the names in question, where one of
+    skip leaves nothing out; model where no layer is left; group, and the names of all layers in
+    question, where it does not divide a layer's in_features, or they are odd and bits is at most 4;
+    and the names of all layers in which a weight is not finite.
     """
     raise NotImplementedError
 
@@ -152,8 +169,8 @@ def replace(model: nn.Module, name: str, new: nn.Module) -> None:
 def quantize_model(model: nn.Module, bits: int, group: int, skip: Iterable[str] = ()) -> nn.Module:
     """Put a QuantizedLinear in the place of each of layers_to_quantize; returns the same model.
 
-    By quantize, not symmetric. Biases, norms, embedding and unembedding stay the very objects they were, and
-    a tied pair stays tied.
+    By quantize, not symmetric. Biases, norms, embedding and unembedding stay the very objects they
+    were, and a tied pair stays tied.
 
     Raises ValueError as layers_to_quantize does, before anything is changed.
     """
@@ -170,13 +187,13 @@ def gptq(
     UInt8[Tensor, "out_features in_features"], Float[Tensor, "out_features groups"],
     UInt8[Tensor, "out_features groups"],
 ]:
-    """Codes, scales and zeros that keep inputs · weightᵀ, not weight, as it was. Computed in float64.
+    """Codes, scales and zeros that keep inputs · weightᵀ, not weight, as it was. In float64.
 
     H = XᵀX + 0.01 · mean(diag(XᵀX)) · I, with X the inputs, one a row. U is upper triangular and
     UᵀU = H⁻¹. Column j of the weights W, from the first to the last:
 
-        at the start of a group: scale and zero as in quantize, not symmetric, of the group's weights
-            as they are *now*
+        at the start of a group: scale and zero as in quantize, not symmetric, of the group's
+            weights as they are *now*
         code = clamp(round(W[:, j] / scale) + zero, 0, 2^bits − 1)
         error = (W[:, j] − scale · (code − zero)) / U[j, j]
         W[:, j + 1:] −= error · U[j, j + 1:]        what is still to come makes up for it
@@ -184,8 +201,8 @@ def gptq(
     (Frantar et al., 2022, arXiv 2210.17323.) Scales have weight's dtype. weight is not changed.
     No gradient is recorded.
 
-    Raises ValueError naming bits or group as quantize does, weight or inputs where one of their numbers is
-    not finite, and inputs where they are all 0, or there are none.
+    Raises ValueError naming bits or group as quantize does, weight or inputs where one of their
+    numbers is not finite, and inputs where they are all 0, or there are none.
     """
     raise NotImplementedError
 
@@ -193,15 +210,17 @@ def gptq(
 @torch.no_grad()
 def gptq_model(model: Transformer, ids: Int[Tensor, "batch seq"], bits: int, group: int,
                skip: Iterable[str] = ()) -> Transformer:
-    """Given: as quantize_model, by gptq, with the inputs that each layer meets when the model reads ids.
+    """Given: as quantize_model, by gptq, with the inputs that layers meet when the model reads ids.
 
     Block by block: a block's layers see what the blocks before it, quantized by then, hand on.
     """
     chosen = layers_to_quantize(model, bits, group, skip)
     for number in range(len(model.blocks)):
-        ours = {name: linear for name, linear in chosen.items() if name.startswith(f"blocks.{number}.")}
+        ours = {name: linear for name, linear in chosen.items()
+                if name.startswith(f"blocks.{number}.")}
         seen = {}
-        hooks = [linear.register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0]}))
+        hooks = [linear.register_forward_pre_hook(
+                     lambda _, given, name=name: seen.update({name: given[0]}))
                  for name, linear in ours.items()]
         try:
             model(ids)
@@ -218,11 +237,12 @@ def gptq_model(model: Transformer, ids: Int[Tensor, "batch seq"], bits: int, gro
 def q8_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
     """GGUF's Q8_0: 34 bytes for each block of 32 numbers, as llama.cpp writes them.
 
-    In float32: d = max |x| / 127, and code = round(x · (1 / d)), ties away from zero, 0 where d is 0.
-    The bytes: d in float16 (two bytes), then the 32 codes as int8. Unlike quantize, this finds the
-    codes with d *before* it is rounded.
+    In float32: d = max |x| / 127, and code = round(x · (1 / d)), ties away from zero, 0 where d is
+    0. The bytes: d in float16 (two bytes), then the 32 codes as int8. Unlike quantize, this finds
+    the codes with d *before* it is rounded.
 
-    Raises ValueError naming x where the last axis is 0 or no multiple of 32, or a number is not finite.
+    Raises ValueError naming x where the last axis is 0 or no multiple of 32, or a number is not
+    finite.
     """
     raise NotImplementedError
 
@@ -231,10 +251,10 @@ def q8_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
 def q4_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
     """GGUF's Q4_0: 18 bytes for each block of 32 numbers, as llama.cpp writes them.
 
-    In float32: d = m / −8, where m is the block's number of the largest size, with its sign, the first
-    of equals; so m itself gets code 0. code = trunc(x · (1 / d) + 8.5), at most 15; 8 where d is 0. It
-    stands for d · (code − 8). The bytes: d in float16, then 16 bytes, of which byte j has code j in the low four
-    bits and code j + 16 in the high four: not pack_int4's order.
+    In float32: d = m / −8, where m is the block's number of the largest size, with its sign, the
+    first of equals; so m itself gets code 0. code = trunc(x · (1 / d) + 8.5), at most 15; 8 where d
+    is 0. It stands for d · (code − 8). The bytes: d in float16, then 16 bytes, of which byte j has
+    code j in the low four bits and code j + 16 in the high four: not pack_int4's order.
 
     Raises ValueError as q8_0 does.
     """
@@ -268,10 +288,11 @@ def to_mxfp4(
 ) -> tuple[UInt8[Tensor, "*rows features"], UInt8[Tensor, "*rows blocks"]]:
     """MXFP4: a code of 4 bits (E2M1) for each number, and a power of two (E8M0) for each 32.
 
-    In float32: the scale of a block is 2^(floor(log2(max |x|)) − 2), written as its exponent plus 127, at
-    least 0; a block of zeros has 0. A code is the index of the nearest of E2M1 to |x| / scale, halfway the even
-    index, at most 6.0's, and 8 more where x is negative, −0.0 too. Codes are not packed. (OCP
-    Microscaling Formats, version 1.0, as in Rouhani et al., 2023, arXiv 2310.10537.)
+    In float32: the scale of a block is 2^(floor(log2(max |x|)) − 2), written as its exponent plus
+    127, at least 0; a block of zeros has 0. A code is the index of the nearest of E2M1 to |x| /
+    scale, halfway the even index, at most 6.0's, and 8 more where x is negative, −0.0 too. Codes
+    are not packed. (OCP Microscaling Formats, version 1.0, as in Rouhani et al., 2023, arXiv
+    2310.10537.)
 
     Raises ValueError as q8_0 does.
     """
@@ -281,7 +302,7 @@ def to_mxfp4(
 def from_mxfp4(
     codes: UInt8[Tensor, "*rows features"], exponents: UInt8[Tensor, "*rows blocks"]
 ) -> Float[Tensor, "*rows features"]:
-    """The float32 numbers that codes and exponents of MXFP4 stand for: ± E2M1 · 2^(exponent − 127)."""
+    """The float32 numbers that codes and exponents of MXFP4 are: ± E2M1 · 2^(exponent − 127)."""
     raise NotImplementedError
 
 
@@ -307,8 +328,8 @@ class Int8KVCache(KVCache):
         """Write q new positions behind the old ones, and return all of them as scale · code.
 
         For each vector of head_dim numbers: scale = max |x| / 127, computed in at least float32 and
-        then rounded to dtype; code = round(x / scale) in −127 … 127, 0 where the scale is 0. What comes back
-        is made anew, in dtype, the new positions rounded like the old ones.
+        then rounded to dtype; code = round(x / scale) in −127 … 127, 0 where the scale is 0. What
+        comes back is made anew, in dtype, the new positions rounded like the old ones.
 
         Raises ValueError, and leaves the cache as it was, where KVCache's update does.
         """
@@ -332,15 +353,15 @@ def save(model: Transformer, path: str | Path) -> None:
     """Write a quantized model into one safetensors file: no pickle, and nothing that is run.
 
     The tensors are those of its state dict; a tied matrix is written once, as "embedding.weight".
-    The header's metadata has "config", the ModelConfig's fields as JSON, and "layers", JSON too: {name:
-    [bits, group]} for each QuantizedLinear. Written beside path under another name and renamed, so
-    that path is the old file or the new one, whole.
+    The header's metadata has "config", the ModelConfig's fields as JSON, and "layers", JSON too:
+    {name: [bits, group]} for each QuantizedLinear. Written beside path under another name and
+    renamed, so that path is the old file or the new one, whole.
     """
     raise NotImplementedError
 
 
 def _empty(metadata: dict[str, str] | None, file: Path) -> Transformer:
-    """Given: the model that save's metadata describes, Weightless; ValueError naming the file if none."""
+    """Given: the model that save's metadata describes, Weightless; else ValueError naming file."""
     try:
         config, layers = (json.loads(metadata[key]) for key in ("config", "layers"))
         with Weightless():
@@ -350,10 +371,11 @@ def _empty(metadata: dict[str, str] | None, file: Path) -> Transformer:
                 if not isinstance(linear, Linear):
                     raise ValueError(f"{name} is no Linear layer")
                 rows, features = linear.weight.shape
-                replace(model, name, QuantizedLinear(features, rows, bits, group, linear.bias is not None,
-                                                     device="meta"))
+                replace(model, name, QuantizedLinear(
+                    features, rows, bits, group, linear.bias is not None, device="meta"))
     except Exception as error:          # whatever a stranger's JSON makes of a constructor
-        raise ValueError(f"{file} is no quantized model: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{file} is no quantized model: {what}") from error
     return model
 
 
@@ -362,8 +384,8 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Transfor
 
     Raises ValueError naming the file: where it is missing; where it is cut short or no safetensors
     file; where its metadata is not save's; and, in one message, with every tensor that is missing,
-    that the model has no place for, that has the wrong shape (with both shapes, as in (12, 8)), that
-    is not uint8 where codes and zeros are, or is none of DTYPES elsewhere; and where these last are of
-    several dtypes.
+    that the model has no place for, that has the wrong shape (with both shapes, as in (12, 8)),
+    that is not uint8 where codes and zeros are, or is none of DTYPES elsewhere; and where these
+    last are of several dtypes.
     """
     raise NotImplementedError

@@ -1,8 +1,8 @@
 """Preferences: learning from choices between two answers, and from rewards.
 
 An answer's log-probability is the sum of its tokens'. From pairs of answers, one of them preferred,
-come a reward model's loss and DPO's; from rewards of answers that the model itself has written comes
-GRPO. Everything is computed in at least float32 and left there, unlike in earlier chapters: a
+come a reward model's loss and DPO's; from rewards of answers that the model itself has written
+comes GRPO. Everything is computed in at least float32 and left there, unlike in earlier chapters: a
 difference of two log-probabilities follows, and bfloat16 knows 100.0 and 100.5 and nothing between.
 """
 
@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from given.sizes import at_least_one, widen
+
 from .ex05_softmax import log_softmax
 from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import clip_grad_norm
@@ -21,11 +23,6 @@ from .ex15_generation import generate
 
 # The model of this lesson, 84,000 parameters: ten digits, a sign that asks, a sign that ends.
 SORTER = ModelConfig(vocab_size=12, d_model=64, layers=2, heads=4, d_ff=128, max_seq_len=16)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Given: x in at least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 # -- log-probabilities
@@ -36,7 +33,8 @@ def token_log_probs(
     """log π(ids[t] | ids[:t]) of every token but the first: what the logits *before* it gave it.
 
     Entry t − 1 is the log-softmax of logits[t − 1] at ids[t]; the last logits speak of a token that
-    is not there. In at least float32; ids of any integer dtype. A batch of no rows gives no numbers.
+    is not there. In at least float32; ids of any integer dtype. A batch of no rows gives no
+    numbers.
 
     Raises ValueError naming ids where seq is 0, or an id is not in 0 … vocab − 1.
     """
@@ -80,7 +78,7 @@ def dpo_loss(
     rejected: Float[Tensor, "*batch"],
     ref_chosen: Float[Tensor, "*batch"],
     ref_rejected: Float[Tensor, "*batch"],
-    beta: float | int = 0.1,
+    beta: float = 0.1,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """Direct preference optimization: reward_loss of the rewards β (log π − log π_ref).
 
@@ -112,12 +110,12 @@ def kl_estimates(
 
 
 def group_advantages(
-    rewards: Float[Tensor, "*groups n"], scale: bool = True, eps: float | int = 1e-4
+    rewards: Float[Tensor, "*groups n"], scale: bool = True, eps: float = 1e-4
 ) -> Float[Tensor, "*groups n"]:
     """How much better than its group an answer is: (r − mean) / (std + eps) over the last axis.
 
-    A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r − mean,
-    not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
+    A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r −
+    mean, not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
 
     Raises ValueError naming rewards where a group holds fewer than 2.
     Shao et al., 2024 (arXiv 2402.03300); Liu et al., 2025 (arXiv 2503.20783).
@@ -131,9 +129,9 @@ def grpo_loss(
     advantages: Float[Tensor, "*rows"],
     mask: Bool[Tensor, "*rows tokens"],
     ref_log_probs: Float[Tensor, "*rows tokens"] | None = None,
-    beta: float | int = 0.0,
-    clip_low: float | int = 0.2,
-    clip_high: float | int = 0.2,
+    beta: float = 0.0,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
     kind: str = "grpo",
     max_length: int | None = None,
 ) -> Float[Tensor, ""]:
@@ -152,11 +150,10 @@ def grpo_loss(
         "dapo"     the mean over all tokens of all answers
         "dr_grpo"  the sum over all tokens, divided by the number of answers times max_length
 
-    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high unless at least 0
-    (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length not at least 1
-    for "dr_grpo", a mask that leaves no token.
-    Shao et al., 2024 (arXiv 2402.03300); Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025
-    (arXiv 2503.20783).
+    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high unless
+    at least 0 (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length
+    not at least 1 for "dr_grpo", a mask that leaves no token. Shao et al., 2024 (arXiv 2402.03300);
+    Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025 (arXiv 2503.20783).
     """
     raise NotImplementedError
 
@@ -199,7 +196,7 @@ def rollouts(
 
 
 def exact_reward(rolled: Rollouts, targets: list[list[int]]) -> Float[Tensor, "prompts n"]:
-    """A reward that can be verified: 1 for an answer that is its prompt's target and was ended, else 0.
+    """A reward that can be verified: 1 for a prompt's target, where it was ended, else 0.
 
     targets: one per prompt, without the end token. float32, on the device of rolled.ids.
 
@@ -215,8 +212,8 @@ def grpo_step(
     advantages: Float[Tensor, "prompts n"],
     ref_model: Transformer | None = None,
     updates: int = 1,
-    max_norm: float | int = 1.0,
-    **loss: float | int | str | None,
+    max_norm: float = 1.0,
+    **loss: float | str | None,
 ) -> list[float]:
     """`updates` steps of the optimizer on one set of answers; returns the loss before each.
 

@@ -26,9 +26,21 @@ The way of one check, `python -m grader check 03`:
 In an edition without solutions a record (`judge.record`) stands for the reference and its mistakes.
 """
 
-from grader.course.checks import accepts, devices, dtypes, needs, points, raises, shares_memory, tolerance
+from grader.course.checks import (
+    accepts,
+    devices,
+    dtypes,
+    needs,
+    points,
+    raises,
+    shape,
+    shapes,
+    shares_memory,
+    tolerance,
+)
 
-__all__ = ["accepts", "check", "devices", "dtypes", "needs", "points", "raises", "shares_memory", "tolerance"]
+__all__ = ["accepts", "check", "devices", "dtypes", "needs", "points", "raises", "shape", "shapes", "shares_memory",
+           "tolerance"]
 
 
 def __getattr__(name: str):

@@ -6,7 +6,7 @@ A tensor is one line of numbers and a rule for reading it. The rule is what goes
 import math
 from collections.abc import Sequence
 
-from einops import einsum, rearrange  # noqa: F401 (rearrange is for the student)
+from einops import einsum, rearrange
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
@@ -39,8 +39,7 @@ def split_heads(
     # BEGIN SOLUTION
     if heads < 1 or x.shape[-1] % heads:
         raise ValueError(f"heads must divide d_model = {x.shape[-1]}, got {heads}")
-    # einops' rearrange says it in names; this is quicker to call, and every layer calls it
-    return x.unflatten(-1, (heads, x.shape[-1] // heads)).transpose(-3, -2)
+    return rearrange(x, "... seq (heads head_dim) -> ... heads seq head_dim", heads=heads)
     # END SOLUTION
 
 
@@ -52,7 +51,7 @@ def merge_heads(
     out[..., t, h · head_dim + i] = x[..., h, t, i].
     """
     # BEGIN SOLUTION
-    return x.transpose(-3, -2).flatten(-2)
+    return rearrange(x, "... heads seq head_dim -> ... seq (heads head_dim)")
     # END SOLUTION
 
 

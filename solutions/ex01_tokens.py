@@ -7,10 +7,11 @@ pair by pair, in the order in which the pairs were learned from the training tex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 import regex
+
+from given.long_words import LONG, merge_long
 
 Pair = tuple[bytes, bytes]
 Strings = list[str] | tuple[str, ...]
@@ -176,7 +177,7 @@ class Tokenizer:
         # BEGIN SOLUTION
         ids = []
         for word in pretokenize(text, self.special_tokens):
-            ids += self._cached(word) if len(word) <= 64 else self._encode_word(word)
+            ids += self._cached(word) if len(word) <= LONG else self._encode_word(word)
         return ids
         # END SOLUTION
 
@@ -185,21 +186,12 @@ class Tokenizer:
         # BEGIN SOLUTION
         if word in self._special:
             return [self._ids[word]]
-        tokens = [bytes([b]) for b in word] + [b""]  # b"": no token here, and none before the first
-        before, after = list(range(-1, len(word))), [*range(1, len(word) + 1), 0]
-        heap = [(self._rank[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in self._rank]
-        heapify(heap)
-        while heap:  # n log n steps; searching all of the word for every merge would take n²
-            rank, i = heappop(heap)
-            j = after[i]
-            if self._rank.get((tokens[i], tokens[j])) != rank:
-                continue  # one of the two has been merged since
-            tokens[i], tokens[j] = tokens[i] + tokens[j], b""
-            after[i], before[after[j]] = after[j], i
-            for k in (before[i], i):
-                if (pair := (tokens[k], tokens[after[k]])) in self._rank:
-                    heappush(heap, (self._rank[pair], k))
-        return [self._ids[token] for token in tokens if token]
+        tokens = [bytes([b]) for b in word]
+        if len(tokens) > LONG:  # the loop below takes n² steps
+            tokens = merge_long(tokens, self._rank)
+        while known := [pair for pair in pairwise(tokens) if pair in self._rank]:
+            tokens = merge_pair(tokens, min(known, key=self._rank.get))
+        return [self._ids[token] for token in tokens]
         # END SOLUTION
 
     def encode_iterable(self, texts: Iterable[str]) -> Iterator[int]:

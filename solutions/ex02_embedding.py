@@ -8,6 +8,8 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
+
 STD = 0.02  # the spread of GPT (Radford et al., 2018), which GPT-2 and GPT-3 kept
 
 
@@ -46,10 +48,7 @@ class Embedding(nn.Module):
     ):
         super().__init__()
         # BEGIN SOLUTION
-        if num_embeddings < 1:
-            raise ValueError(f"num_embeddings must be at least 1, got {num_embeddings}")
-        if embedding_dim < 1:
-            raise ValueError(f"embedding_dim must be at least 1, got {embedding_dim}")
+        at_least_one(num_embeddings=num_embeddings, embedding_dim=embedding_dim)
         weight = torch.empty(num_embeddings, embedding_dim, dtype=dtype, device=device)
         self.weight = nn.Parameter(nn.init.trunc_normal_(weight, std=STD, a=-3 * STD, b=3 * STD))
         # END SOLUTION
@@ -76,8 +75,7 @@ def embedding_backward(
     """
     # BEGIN SOLUTION
     check_ids(ids, num_embeddings)
-    rows = rearrange(grad_out, "... d_model -> (...) d_model")
-    rows = rows.to(torch.promote_types(grad_out.dtype, torch.float32))
+    rows = widen(rearrange(grad_out, "... d_model -> (...) d_model"))
     grad_weight = rows.new_zeros(num_embeddings, grad_out.shape[-1])
     grad_weight.index_add_(0, rearrange(ids, "... -> (...)"), rows)
     return grad_weight.to(grad_out.dtype)
@@ -96,10 +94,7 @@ class Unembedding(nn.Module):
     def __init__(self, d_model: int, vocab: int, bias: bool = False):
         super().__init__()
         # BEGIN SOLUTION
-        if d_model < 1:
-            raise ValueError(f"d_model must be at least 1, got {d_model}")
-        if vocab < 1:
-            raise ValueError(f"vocab must be at least 1, got {vocab}")
+        at_least_one(d_model=d_model, vocab=vocab)
         weight = torch.empty(vocab, d_model)
         self.weight = nn.Parameter(nn.init.trunc_normal_(weight, std=STD, a=-3 * STD, b=3 * STD))
         self.bias = nn.Parameter(torch.zeros(vocab)) if bias else None
@@ -117,7 +112,7 @@ class Unembedding(nn.Module):
         """Use the embedding's weight as this weight: one Parameter, so one storage, one gradient.
 
         The embedding's numbers stay and this module's are dropped; a bias is kept. Tie before
-        the optimizer is made. (Press and Wolf, 2017, arXiv:1608.05859)
+        the optimizer is made. (Press and Wolf, 2017, arXiv 1608.05859)
 
         Raises ValueError, naming embedding, where the two weights differ in shape, and then
         changes nothing.

@@ -10,6 +10,8 @@ from einops import einsum, reduce
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from given.sizes import at_least_one
+
 
 class Linear(nn.Module):
     """A linear layer: y = x Wᵀ + b.
@@ -24,10 +26,7 @@ class Linear(nn.Module):
     def __init__(self, in_features: int, out_features: int, bias: bool = False):
         super().__init__()
         # BEGIN SOLUTION
-        if in_features < 1:
-            raise ValueError(f"in_features must be at least 1, got {in_features}")
-        if out_features < 1:
-            raise ValueError(f"out_features must be at least 1, got {out_features}")
+        at_least_one(in_features=in_features, out_features=out_features)
         std = math.sqrt(2 / (in_features + out_features))
         weight = torch.empty(out_features, in_features)
         nn.init.trunc_normal_(weight, std=std, a=-3 * std, b=3 * std)

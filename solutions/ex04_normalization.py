@@ -9,6 +9,8 @@ from einops import reduce
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
+
 
 class LayerNorm(nn.Module):
     """Layer normalization (Ba, Kiros and Hinton, 2016): each token to mean 0 and variance 1.
@@ -19,11 +21,10 @@ class LayerNorm(nn.Module):
     Raises ValueError where d_model is below 1 or eps below 0.
     """
 
-    def __init__(self, d_model: int, eps: float | int = 1e-5):
+    def __init__(self, d_model: int, eps: float = 1e-5):
         super().__init__()
         # BEGIN SOLUTION
-        if d_model < 1:
-            raise ValueError(f"d_model must be at least 1, got {d_model}")
+        at_least_one(d_model=d_model)
         if eps < 0:
             raise ValueError(f"eps must be at least 0, got {eps}")
         self.eps = eps
@@ -43,7 +44,7 @@ class LayerNorm(nn.Module):
         # BEGIN SOLUTION
         if x.shape[-1] != self.weight.shape[0]:
             raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[0]}")
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        wide = widen(x)
         centered = wide - wide.mean(-1, keepdim=True)
         variance = centered.pow(2).mean(-1, keepdim=True)
         standard = centered * torch.rsqrt(variance + self.eps)
@@ -60,11 +61,10 @@ class RMSNorm(nn.Module):
     Raises ValueError where d_model is below 1 or eps below 0.
     """
 
-    def __init__(self, d_model: int, eps: float | int = 1e-5):
+    def __init__(self, d_model: int, eps: float = 1e-5):
         super().__init__()
         # BEGIN SOLUTION
-        if d_model < 1:
-            raise ValueError(f"d_model must be at least 1, got {d_model}")
+        at_least_one(d_model=d_model)
         if eps < 0:
             raise ValueError(f"eps must be at least 0, got {eps}")
         self.eps = eps
@@ -83,7 +83,7 @@ class RMSNorm(nn.Module):
         # BEGIN SOLUTION
         if x.shape[-1] != self.weight.shape[0]:
             raise ValueError(f"x has {x.shape[-1]} features, expected {self.weight.shape[0]}")
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        wide = widen(x)
         mean_square = (wide * wide).mean(-1, keepdim=True)
         normalized = wide * torch.rsqrt(mean_square + self.eps)
         return normalized.to(x.dtype) * self.weight
@@ -93,7 +93,7 @@ class RMSNorm(nn.Module):
 def rms_norm_backward(
     x: Float[Tensor, "*batch d_model"],
     weight: Float[Tensor, " d_model"],
-    eps: float | int,
+    eps: float,
     grad_out: Float[Tensor, "*batch d_model"],
 ) -> tuple[Float[Tensor, "*batch d_model"], Float[Tensor, " d_model"]]:
     """The gradients of a loss through y = RMSNorm(x), given grad_out = ∂loss/∂y.
@@ -104,10 +104,10 @@ def rms_norm_backward(
     stays float64) and cast to the dtypes of x and weight. Returns (grad_x, grad_weight).
     """
     # BEGIN SOLUTION
-    wide = torch.promote_types(x.dtype, torch.float32)
-    x_wide, pull = x.to(wide), grad_out.to(wide)
-    inverse = torch.rsqrt(x_wide.square().mean(-1, keepdim=True) + eps)
-    n, g = x_wide * inverse, pull * weight.to(wide)
+    wide = widen(x)
+    pull = grad_out.to(wide.dtype)
+    inverse = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    n, g = wide * inverse, pull * weight.to(wide.dtype)
     along = (g * n).mean(-1, keepdim=True)
     grad_x = inverse * (g - n * along)
     grad_weight = reduce(pull * n, "... d -> d", "sum")

@@ -5,13 +5,23 @@ pᵢ = e^(xᵢ/T) / Σⱼ e^(xⱼ/T), its logarithm, and the loss that a languag
 
 import math
 
-import torch
+import torch  # noqa: F401 (for the student)
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from given.sizes import widen
 
+
+# BEGIN SOLUTION
+def _shifted(wide: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """x − max x along dim, and max x, a constant to the gradient; x itself where max x is ±inf."""
+    top = wide.detach().amax(dim, keepdim=True)
+    return wide - top.masked_fill(top.isinf(), 0), top      # −inf − (−inf) would be NaN
+
+
+# END SOLUTION
 def softmax(
-    x: Float[Tensor, "*shape"], dim: int = -1, temperature: float | int = 1.0
+    x: Float[Tensor, "*shape"], dim: int = -1, temperature: float = 1.0
 ) -> Float[Tensor, "*shape"]:
     """Scores to probabilities along dim: e^(xᵢ/T) / Σⱼ e^(xⱼ/T), with T the temperature.
 
@@ -24,10 +34,9 @@ def softmax(
     # BEGIN SOLUTION
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    top = wide.detach().amax(dim, keepdim=True)
-    top = top.masked_fill(top.isinf(), 0)       # −inf − (−inf) would be NaN
-    weights = ((wide - top) / temperature).exp()
+    wide = widen(x)
+    shifted, _ = _shifted(wide, dim)
+    weights = (shifted / temperature).exp()
     total = weights.sum(dim, keepdim=True)
     total = total.clamp(min=1)                  # the top adds e⁰ = 1: below is only the empty sum
     return (weights / total).to(x.dtype)
@@ -41,10 +50,10 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
     of zero.
     """
     # BEGIN SOLUTION
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    top = wide.detach().amax(dim, keepdim=True)
-    total = (wide - top.masked_fill(top.isinf(), 0)).exp().sum(dim, keepdim=True)
-    return (top + total.clamp(min=1).log()).squeeze(dim).to(x.dtype)
+    wide = widen(x)
+    shifted, top = _shifted(wide, dim)
+    total = shifted.exp().sum(dim, keepdim=True).clamp(min=1)
+    return (top + total.log()).squeeze(dim).to(x.dtype)
     # END SOLUTION
 
 
@@ -55,9 +64,8 @@ def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*sh
     is −inf, so is every answer.
     """
     # BEGIN SOLUTION
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    top = wide.detach().amax(dim, keepdim=True)
-    shifted = wide - top.masked_fill(top.isinf(), 0)
+    wide = widen(x)
+    shifted, _ = _shifted(wide, dim)
     total = shifted.exp().sum(dim, keepdim=True).clamp(min=1)
     return (shifted - total.log()).to(x.dtype)
     # END SOLUTION
@@ -70,9 +78,9 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """The mean of −log softmax(logits)[target] over the targets that are kept, in nats.
 
-    A target equal to ignore_index is left out of the sum and of the count, whatever its logits
-    are. Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to the dtype
-    of logits.
+    A target equal to ignore_index is left out of the sum and of the count, whatever its logits are.
+    Targets may have any integer dtype (int8 … int64). Computed in at least float32 and cast back to
+    the dtype of logits.
 
     Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
     """
@@ -85,13 +93,13 @@ def cross_entropy(
         raise ValueError(f"targets must be 0 … {vocab - 1}, or ignored, got {wrong[0].item()}")
     if not len(ids):
         raise ValueError(f"targets must hold one to learn from, got only {ignore_index}")
-    rows = logits[kept].to(torch.promote_types(logits.dtype, torch.float32))
+    rows = widen(logits[kept])
     losses = -log_softmax(rows).gather(-1, ids.unsqueeze(-1))
     return losses.mean().to(logits.dtype)
     # END SOLUTION
 
 
-def perplexity(loss: Float[Tensor, "*batch"] | float | int) -> Float[Tensor, "*batch"] | float:
+def perplexity(loss: Float[Tensor, "*batch"] | float) -> Float[Tensor, "*batch"] | float:
     """e^loss: among how many equally likely tokens a model of this loss (in nats) hesitates."""
     # BEGIN SOLUTION
     return loss.exp() if isinstance(loss, Tensor) else math.exp(loss)
@@ -107,8 +115,8 @@ def softmax_backward(
     Computed in at least float32 and cast back to the dtype of y.
     """
     # BEGIN SOLUTION
-    wide = torch.promote_types(y.dtype, torch.float32)
-    y_wide, pull = y.to(wide), grad_out.to(wide)
-    mean = (y_wide * pull).sum(dim, keepdim=True)
-    return (y_wide * (pull - mean)).to(y.dtype)
+    wide = widen(y)
+    pull = grad_out.to(wide.dtype)
+    mean = (wide * pull).sum(dim, keepdim=True)
+    return (wide * (pull - mean)).to(y.dtype)
     # END SOLUTION

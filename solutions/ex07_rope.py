@@ -12,8 +12,10 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
 
-def rope_frequencies(head_dim: int, base: float | int = 10_000.0) -> Float[Tensor, " half_dim"]:
+
+def rope_frequencies(head_dim: int, base: float = 10_000.0) -> Float[Tensor, " half_dim"]:
     """The angle per position of each pair of features, in radians and in float32.
 
     θᵢ = base^(−2i / head_dim) for i = 0 … head_dim/2 − 1: from 1 down to nearly 1 / base.
@@ -49,16 +51,15 @@ class RoPE(nn.Module):
         self,
         head_dim: int,
         max_seq_len: int,
-        base: float | int = 10_000.0,
+        base: float = 10_000.0,
         layout: str = "half",
         frequencies: Float[Tensor, " half_dim"] | None = None,
-        attention_scale: float | int = 1.0,
+        attention_scale: float = 1.0,
     ):
         super().__init__()
         # BEGIN SOLUTION
         own = rope_frequencies(head_dim, base)
-        if max_seq_len < 1:
-            raise ValueError(f"max_seq_len must be at least 1, got {max_seq_len}")
+        at_least_one(max_seq_len=max_seq_len)
         if layout not in ("half", "interleaved"):
             raise ValueError(f"layout must be 'half' or 'interleaved', got {layout!r}")
         if frequencies is None:
@@ -66,9 +67,9 @@ class RoPE(nn.Module):
         if frequencies.shape != own.shape:
             raise ValueError(f"frequencies must be {len(own)} numbers, got {len(frequencies)}")
         self.head_dim, self.max_seq_len, self.layout = head_dim, max_seq_len, layout
-        wide = torch.promote_types(frequencies.dtype, torch.float32)
-        positions = torch.arange(max_seq_len, dtype=wide, device=frequencies.device)
-        angles = torch.outer(positions, frequencies.to(wide))
+        wide = widen(frequencies)
+        positions = torch.arange(max_seq_len, dtype=wide.dtype, device=wide.device)
+        angles = torch.outer(positions, wide)
         self.register_buffer("cos", attention_scale * angles.cos(), persistent=False)
         self.register_buffer("sin", attention_scale * angles.sin(), persistent=False)
         # END SOLUTION
@@ -125,7 +126,8 @@ def interleaved_to_half(
     to i and row 2i + 1 to i + head_dim/2. RoPE's "half" on the result then gives the scores that
     "interleaved" gave before.
 
-    Raises ValueError naming heads where it is below 1 or the rows are not heads times an even number.
+    Raises ValueError naming heads where it is below 1 or the rows are not heads times an even
+    number.
     """
     # BEGIN SOLUTION
     if heads < 1 or len(weight) % (2 * heads):
@@ -137,9 +139,9 @@ def interleaved_to_half(
 
 def llama3_frequencies(
     frequencies: Float[Tensor, " half_dim"],
-    factor: float | int,
-    low: float | int,
-    high: float | int,
+    factor: float,
+    low: float,
+    high: float,
     original_max: int,
 ) -> Float[Tensor, " half_dim"]:
     """Llama 3.1's frequencies for a context that is `factor` times longer than in training.
@@ -151,12 +153,10 @@ def llama3_frequencies(
     Raises ValueError where factor is below 1, high is not above low, or original_max is below 1.
     """
     # BEGIN SOLUTION
-    if factor < 1:
-        raise ValueError(f"factor must be at least 1, got {factor}")
+    at_least_one(factor=factor)
     if high <= low:
         raise ValueError(f"high must be above low = {low}, got {high}")
-    if original_max < 1:
-        raise ValueError(f"original_max must be at least 1, got {original_max}")
+    at_least_one(original_max=original_max)
     turns = original_max * frequencies / (2 * math.pi)
     keep = ((turns - low) / (high - low)).clamp(0, 1)
     return keep * frequencies + (1 - keep) * frequencies / factor
@@ -165,11 +165,11 @@ def llama3_frequencies(
 
 def yarn_frequencies(
     head_dim: int,
-    factor: float | int,
+    factor: float,
     original_max: int,
-    base: float | int = 10_000.0,
-    beta_fast: float | int = 32,
-    beta_slow: float | int = 1,
+    base: float = 10_000.0,
+    beta_fast: float = 32,
+    beta_slow: float = 1,
 ) -> tuple[Float[Tensor, " half_dim"], float]:
     """YaRN's frequencies for a context `factor` times longer, and its attention scale.
 
@@ -184,16 +184,13 @@ def yarn_frequencies(
     above beta_slow.
     """
     # BEGIN SOLUTION
-    if factor < 1:
-        raise ValueError(f"factor must be at least 1, got {factor}")
-    if original_max < 1:
-        raise ValueError(f"original_max must be at least 1, got {original_max}")
+    at_least_one(factor=factor, original_max=original_max)
     if not base > 1:
         raise ValueError(f"base must be above 1, got {base}")
     if not beta_fast > beta_slow > 0:
         raise ValueError(f"beta_fast must be above beta_slow = {beta_slow} > 0, got {beta_fast}")
 
-    def index(turns: float | int) -> float:
+    def index(turns: float) -> float:
         """The pair, as a fraction, that makes so many turns within original_max."""
         return head_dim * math.log(original_max / (2 * math.pi * turns)) / (2 * math.log(base))
 

@@ -10,19 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, widen
+
 from .ex03_linear import Linear
-
-
-def _wide(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """x in at least float32: half precision is widened, float32 and float64 stay as they are."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
-def _at_least_one(**sizes: int) -> None:
-    """Raise a ValueError that names the first size below 1: _at_least_one(d_model=d_model)."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
 
 
 def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -32,9 +22,9 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     for every x: nothing overflows, small results stay small, and the slope at 0 is 1/4.
     """
     # BEGIN SOLUTION
-    wide = _wide(x)
+    wide = widen(x)
     positive = wide >= 0
-    small = torch.exp(torch.where(positive, -wide, wide))  # e^−|x|, at most 1
+    small = torch.exp(torch.where(positive, -wide, wide))  # e^−|x|; abs has the slope 0 at 0
     return (torch.where(positive, 1, small) / (1 + small)).to(x.dtype)
     # END SOLUTION
 
@@ -46,7 +36,7 @@ def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     paper; where e^−x overflows, its gradient is NaN.) Elfwing et al., 2017 (arXiv 1702.03118).
     """
     # BEGIN SOLUTION
-    wide = _wide(x)
+    wide = widen(x)
     return (wide * sigmoid(wide)).to(x.dtype)
     # END SOLUTION
 
@@ -63,7 +53,7 @@ def gelu(x: Float[Tensor, "*shape"], approximate: str = "none") -> Float[Tensor,
     # BEGIN SOLUTION
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate must be 'none' or 'tanh', got {approximate!r}")
-    wide = _wide(x)
+    wide = widen(x)
     if approximate == "none":
         below = 0.5 * torch.erfc(-wide / math.sqrt(2))
     else:
@@ -89,7 +79,7 @@ class Dropout(nn.Module):
     Raises ValueError where p is not in [0, 1); NaN is not. Srivastava et al., 2014.
     """
 
-    def __init__(self, p: float | int):
+    def __init__(self, p: float):
         super().__init__()
         # BEGIN SOLUTION
         if not 0 <= p < 1:
@@ -100,7 +90,8 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """x with a fresh draw for every number, in the dtype of x; x itself in eval mode.
 
-        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of 0.01.
+        p is p in every dtype: a uniform number in bfloat16 is too coarse to be compared with a p of
+        0.01.
         """
         # BEGIN SOLUTION
         if not self.training or self.p == 0:
@@ -126,11 +117,11 @@ class MLP(nn.Module):
         d_ff: int,
         activation: str,
         bias: bool = True,
-        dropout: float | int = 0.0,
+        dropout: float = 0.0,
     ):
         super().__init__()
         # BEGIN SOLUTION
-        _at_least_one(d_model=d_model, d_ff=d_ff)
+        at_least_one(d_model=d_model, d_ff=d_ff)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {list(ACTIVATIONS)}, got {activation!r}")
         self.up = Linear(d_model, d_ff, bias=bias)
@@ -159,10 +150,10 @@ class SwiGLU(nn.Module):
     def __init__(self, d_model: int, d_ff: int | None = None):
         super().__init__()
         # BEGIN SOLUTION
-        _at_least_one(d_model=d_model)
+        at_least_one(d_model=d_model)
         if d_ff is None:
             d_ff = 64 * math.ceil(8 / 3 * d_model / 64)
-        _at_least_one(d_ff=d_ff)
+        at_least_one(d_ff=d_ff)
         self.gate = Linear(d_model, d_ff)
         self.up = Linear(d_model, d_ff)
         self.down = Linear(d_ff, d_model)

@@ -8,17 +8,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, mask_must_fit, widen
+
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex05_softmax import softmax
 from .ex08_feedforward import Dropout
-
-
-def _must_fit(mask: Bool[Tensor, "..."], shape: tuple[int, ...]) -> None:
-    """Given: raise a ValueError unless mask broadcasts to shape and makes it no larger."""
-    sizes = zip(reversed(mask.shape), reversed(shape))
-    if mask.ndim > len(shape) or any(m not in (1, size) for m, size in sizes):
-        raise ValueError(f"mask of shape {tuple(mask.shape)} does not fit scores of shape {tuple(shape)}")
 
 
 def causal_mask(
@@ -54,10 +49,10 @@ def attention_weights(
     the mask does not fit.
     """
     # BEGIN SOLUTION
-    wide = torch.promote_types(q.dtype, torch.float32)
-    scores = q.to(wide) @ k.to(wide).mT / q.shape[-1] ** 0.5
+    wide = widen(q)
+    scores = wide @ k.to(wide.dtype).mT / q.shape[-1] ** 0.5
     if mask is not None:
-        _must_fit(mask, scores.shape)
+        mask_must_fit(mask, scores.shape)
         scores = scores.masked_fill(~mask, -torch.inf)
     return softmax(scores).to(q.dtype)
     # END SOLUTION
@@ -68,7 +63,7 @@ def scaled_dot_product_attention(
     k: Float[Tensor, "*batch k head_dim"],
     v: Float[Tensor, "*batch k value_dim"],
     mask: Bool[Tensor, "..."] | None = None,
-    dropout: float | int = 0.0,
+    dropout: float = 0.0,
 ) -> Float[Tensor, "*batch q value_dim"]:
     """Each query's mean of the values, weighed by attention_weights(q, k, mask).
 
@@ -79,10 +74,9 @@ def scaled_dot_product_attention(
     not fit (naming mask) or dropout is not in [0, 1).
     """
     # BEGIN SOLUTION
-    wide = torch.promote_types(q.dtype, torch.float32)
-    weights = attention_weights(q.to(wide), k.to(wide), mask)
-    weights = Dropout(dropout)(weights)
-    return (weights @ v.to(wide)).to(q.dtype)
+    weights = attention_weights(widen(q), k, mask)
+    weights = Dropout(dropout)(weights)         # a new module is in training mode: it drops
+    return (weights @ v.to(weights.dtype)).to(q.dtype)
     # END SOLUTION
 
 
@@ -105,13 +99,12 @@ class MultiHeadAttention(nn.Module):
         heads: int,
         bias: bool = False,
         rope: nn.Module | None = None,
-        dropout: float | int = 0.0,
+        dropout: float = 0.0,
         causal: bool = False,
     ):
         super().__init__()
         # BEGIN SOLUTION
-        if d_model < 1:
-            raise ValueError(f"d_model must be at least 1, got {d_model}")
+        at_least_one(d_model=d_model)
         if heads < 1 or d_model % heads:
             raise ValueError(f"heads must divide d_model = {d_model}, got {heads}")
         if rope is not None and rope.head_dim != d_model // heads:
@@ -156,7 +149,7 @@ class MultiHeadAttention(nn.Module):
         if self.causal:
             past = causal_mask(x.shape[-2], device=x.device)
             if mask is not None:
-                _must_fit(mask, (*q.shape[:-1], x.shape[-2]))
+                mask_must_fit(mask, (*q.shape[:-1], x.shape[-2]))
                 past = past & mask
             mask = past
         dropout = self.dropout if self.training else 0.0

@@ -9,10 +9,12 @@ from einops import rearrange, repeat
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, mask_must_fit
+
 from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex04_normalization import RMSNorm
-from .ex09_attention import _must_fit, causal_mask, scaled_dot_product_attention
+from .ex09_attention import causal_mask, scaled_dot_product_attention
 
 
 def repeat_kv(
@@ -25,8 +27,7 @@ def repeat_kv(
     Raises ValueError naming groups where it is below 1.
     """
     # BEGIN SOLUTION
-    if groups < 1:
-        raise ValueError(f"groups must be at least 1, got {groups}")
+    at_least_one(groups=groups)
     return repeat(x, "... kv_heads seq d -> ... (kv_heads groups) seq d", groups=groups)
     # END SOLUTION
 
@@ -55,7 +56,7 @@ def grouped_attention(
     stack = "... (kv_heads groups) q d -> ... kv_heads (groups q) d"
     if mask is not None:        # the same rows of it
         scores_shape = (*q.shape[:-1], k.shape[-2])
-        _must_fit(mask, scores_shape)
+        mask_must_fit(mask, scores_shape)
         mask = rearrange(mask.expand(scores_shape), stack, kv_heads=kv_heads)
     out = scaled_dot_product_attention(rearrange(q, stack, kv_heads=kv_heads), k, v, mask)
     return rearrange(out, "... kv_heads (groups q) d -> ... (kv_heads groups) q d", q=q.shape[-2])
@@ -74,8 +75,7 @@ def sliding_window_mask(
     queries.
     """
     # BEGIN SOLUTION
-    if window < 1:
-        raise ValueError(f"window must be at least 1, got {window}")
+    at_least_one(window=window)
     if k_len < q_len:
         raise ValueError(f"k_len must be at least q_len = {q_len}, got {k_len}")
     keys = torch.arange(k_len, device=device)
@@ -85,7 +85,7 @@ def sliding_window_mask(
 
 
 class GroupedQueryAttention(nn.Module):
-    """Self-attention as today's decoders have it: `heads` of queries, `kv_heads` of keys and values.
+    """Self-attention as today's decoders have it: heads of queries, kv_heads of keys and values.
 
     q_proj: Linear, d_model to heads · head_dim. k_proj, v_proj: to kv_heads · head_dim, all three
     with biases where qkv_bias. o_proj: heads · head_dim to d_model, with a bias where o_bias.
@@ -106,7 +106,7 @@ class GroupedQueryAttention(nn.Module):
         kv_heads: int,
         head_dim: int | None = None,
         qk_norm: bool = False,
-        norm_eps: float | int = 1e-6,
+        norm_eps: float = 1e-6,
         qkv_bias: bool = False,
         o_bias: bool = False,
         rope: nn.Module | None = None,
@@ -115,18 +115,14 @@ class GroupedQueryAttention(nn.Module):
     ):
         super().__init__()
         # BEGIN SOLUTION
-        if d_model < 1:
-            raise ValueError(f"d_model must be at least 1, got {d_model}")
-        if heads < 1:
-            raise ValueError(f"heads must be at least 1, got {heads}")
+        at_least_one(d_model=d_model, heads=heads)
         if kv_heads < 1 or heads % kv_heads:
             raise ValueError(f"kv_heads must divide heads = {heads}, got {kv_heads}")
         if head_dim is None:
             if d_model % heads:
                 raise ValueError(f"heads must divide d_model = {d_model}, got {heads}")
             head_dim = d_model // heads
-        if head_dim < 1:
-            raise ValueError(f"head_dim must be at least 1, got {head_dim}")
+        at_least_one(head_dim=head_dim)
         if rope is not None and rope.head_dim != head_dim:
             raise ValueError(f"rope must be for head_dim = {head_dim}, got {rope.head_dim}")
         if window is not None and (window < 1 or not causal):
@@ -188,7 +184,7 @@ class GroupedQueryAttention(nn.Module):
         q_len, k_len = q.shape[-2], k.shape[-2]
         if mask is not None:
             mask = mask[..., -k_len:]
-            _must_fit(mask, (*q.shape[:-1], k_len))
+            mask_must_fit(mask, (*q.shape[:-1], k_len))
         if self.causal:
             own = (causal_mask(q_len, k_len, q.device) if self.window is None
                    else sliding_window_mask(q_len, k_len, self.window, q.device))

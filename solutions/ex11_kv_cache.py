@@ -8,37 +8,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from given.sizes import at_least_one, cache_must_fit, mask_must_fit
+
 from .ex07_rope import RoPE
-from .ex09_attention import _must_fit as _mask_must_fit
 from .ex10_grouped_query_attention import GroupedQueryAttention
-
-
-def _at_least_one(**sizes: int) -> None:
-    """Raise a ValueError that names the first size below 1: _at_least_one(batch=batch)."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
-
-
-def _must_fit(
-    storage: Float[Tensor, "_ _ _ _"], k: Float[Tensor, "_ _ q _"], v: Float[Tensor, "_ _ _ _"]
-) -> None:
-    """Raise a ValueError that names k or v if it cannot be written into storage.
-
-    k and v must have the dtype, batch, heads and head_dim of the storage, and equally many
-    positions. Nor may they record gradients: storage is written in place, and a graph through it
-    would be wrong and grow with every token.
-    """
-    batch, kv_heads, _, head_dim = storage.shape
-    wanted = (batch, kv_heads, k.shape[2], head_dim)
-    for name, x in (("k", k), ("v", v)):
-        if x.shape != wanted:
-            raise ValueError(f"{name} must have the shape {wanted}, got {tuple(x.shape)}")
-        if x.dtype != storage.dtype:
-            raise ValueError(f"{name} must be {storage.dtype} as the cache is, got {x.dtype}")
-        if torch.is_grad_enabled() and x.requires_grad:
-            raise ValueError(f"{name} requires grad: a cache is for inference, so call the model "
-                             "under torch.no_grad()")
 
 
 class KVCache:
@@ -60,7 +33,7 @@ class KVCache:
         device: torch.device | str | None = None,
     ):
         # BEGIN SOLUTION
-        _at_least_one(batch=batch, kv_heads=kv_heads, capacity=capacity, head_dim=head_dim)
+        at_least_one(batch=batch, kv_heads=kv_heads, capacity=capacity, head_dim=head_dim)
         shape = (batch, kv_heads, capacity, head_dim)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
@@ -78,10 +51,10 @@ class KVCache:
         allocated or copied but the new positions.
 
         Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
-        `_must_fit`), or names capacity where there is no room for q more.
+        `cache_must_fit`), or names capacity where there is no room for q more.
         """
         # BEGIN SOLUTION
-        _must_fit(self.keys, k, v)
+        cache_must_fit(self.keys, k, v)
         end = self.length + k.shape[2]
         if end > self.capacity:
             raise ValueError(f"capacity is {self.capacity}, got position {end - 1}")
@@ -116,7 +89,8 @@ class RollingKVCache:
     p mod window, over position p − window, which nobody will ask for again. length: how many
     positions were ever seen, so that the next one is known; it may be above window.
 
-    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section 2.
+    Raises ValueError naming a size that is below 1. Jiang et al., 2023 (arXiv 2310.06825), section
+    2.
     """
 
     def __init__(
@@ -129,7 +103,7 @@ class RollingKVCache:
         device: torch.device | str | None = None,
     ):
         # BEGIN SOLUTION
-        _at_least_one(batch=batch, kv_heads=kv_heads, window=window, head_dim=head_dim)
+        at_least_one(batch=batch, kv_heads=kv_heads, window=window, head_dim=head_dim)
         shape = (batch, kv_heads, window, head_dim)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
@@ -148,18 +122,18 @@ class RollingKVCache:
         larger than window.
 
         Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
-        `_must_fit`).
+        `cache_must_fit`).
         """
         # BEGIN SOLUTION
-        _must_fit(self.keys, k, v)
-        end = self.length + k.shape[2]
-        slot = self.length % self.window                      # the next one to be written
-        oldest = slot + 1 if self.length >= self.window else self.window
-        kept = torch.arange(max(self.length, end - self.window), end, device=k.device)
+        cache_must_fit(self.keys, k, v)
+        start, end = self.length, self.length + k.shape[2]
+        # position p lies in slot p % window
+        seen = torch.arange(max(0, start - self.window + 1), start, device=k.device) % self.window
+        kept = torch.arange(max(start, end - self.window), end, device=k.device) % self.window
         answer = []
         for ring, new in ((self.keys, k), (self.values, v)):
-            answer.append(torch.cat([ring[:, :, oldest:], ring[:, :, :slot], new], dim=2))
-            ring[:, :, kept % self.window] = new[:, :, -self.window:]
+            answer.append(torch.cat([ring[:, :, seen], new], dim=2))
+            ring[:, :, kept] = new[:, :, -self.window:]
         self.length = end
         return tuple(answer)
         # END SOLUTION
@@ -207,10 +181,11 @@ class CachedAttention(GroupedQueryAttention):
         if not self.causal:
             raise ValueError("causal must be True with a cache: old tokens cannot see new ones")
         if isinstance(cache, RollingKVCache) and not (self.window and self.window <= cache.window):
-            raise ValueError(f"cache keeps {cache.window} positions, the layer's window is {self.window}")
+            raise ValueError(f"cache keeps {cache.window} positions, the layer's window is "
+                             f"{self.window}")
         end = cache.length + seq
         if mask is not None:
-            _mask_must_fit(mask, (batch, self.heads, seq, end))
+            mask_must_fit(mask, (batch, self.heads, seq, end))
         if positions is None:
             positions = torch.arange(cache.length, end, device=x.device)
         q, k, v = self.project(x, positions)
@@ -225,15 +200,15 @@ def cache_bytes(
     head_dim: int,
     seq_len: int,
     batch: int,
-    bytes_per_value: float | int,
-) -> float | int:
+    bytes_per_value: float,
+) -> float:
     """How many bytes the caches of a model take: 2 · layers · batch · kv_heads · seq_len ·
     head_dim numbers, where the 2 are keys and values, of bytes_per_value each.
 
     Raises ValueError naming the first size below 1, or bytes_per_value where it is not above 0.
     """
     # BEGIN SOLUTION
-    _at_least_one(layers=layers, kv_heads=kv_heads, head_dim=head_dim, seq_len=seq_len, batch=batch)
+    at_least_one(layers=layers, kv_heads=kv_heads, head_dim=head_dim, seq_len=seq_len, batch=batch)
     if not bytes_per_value > 0:
         raise ValueError(f"bytes_per_value must be above 0, got {bytes_per_value}")
     return 2 * layers * batch * kv_heads * seq_len * head_dim * bytes_per_value

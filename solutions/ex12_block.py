@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from given.sizes import at_least_one
+
 from .ex04_normalization import LayerNorm
 from .ex08_feedforward import MLP, Dropout
 from .ex09_attention import MultiHeadAttention
@@ -23,8 +25,8 @@ class PreNormBlock(nn.Module):
     The four parts are given as modules and kept under these names, so one class serves every
     model whose blocks are pre-norm. Nothing but these sums ever touches the stream x itself.
 
-    Raises ValueError where dropout is not in [0, 1), as Dropout does. Radford et al., 2019 (GPT-2); Xiong et al.,
-    2020 (arXiv 2002.04745).
+    Raises ValueError where dropout is not in [0, 1), as Dropout does. Radford et al., 2019 (GPT-2);
+    Xiong et al., 2020 (arXiv 2002.04745).
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class PreNormBlock(nn.Module):
         attention: nn.Module,
         norm2: nn.Module,
         feed_forward: nn.Module,
-        dropout: float | int = 0.0,
+        dropout: float = 0.0,
     ):
         super().__init__()
         # BEGIN SOLUTION
@@ -83,8 +85,8 @@ class PostNormBlock(nn.Module):
         heads: int,
         d_ff: int,
         activation: str = "gelu",
-        dropout: float | int = 0.0,
-        norm_eps: float | int = 1e-5,
+        dropout: float = 0.0,
+        norm_eps: float = 1e-5,
     ):
         super().__init__()
         # BEGIN SOLUTION
@@ -124,8 +126,8 @@ class CrossBlock(nn.Module):
         heads: int,
         d_ff: int,
         activation: str = "gelu",
-        dropout: float | int = 0.0,
-        norm_eps: float | int = 1e-5,
+        dropout: float = 0.0,
+        norm_eps: float = 1e-5,
     ):
         super().__init__()
         # BEGIN SOLUTION
@@ -166,8 +168,7 @@ def scaled_residual_init(module: nn.Module, layers: int) -> None:
     Radford et al., 2019 (GPT-2), section 2.3.
     """
     # BEGIN SOLUTION
-    if layers < 1:
-        raise ValueError(f"layers must be at least 1, got {layers}")
+    at_least_one(layers=layers)
     with torch.no_grad():
         for name, part in module.named_modules():
             if name.rpartition(".")[2] in ("o_proj", "down"):

@@ -10,32 +10,21 @@ from functools import partial
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from .ex00_shapes import merge_heads
-from .ex02_embedding import Embedding, Unembedding
+from given.sizes import at_least_one
+
+from .ex02_embedding import STD, Embedding, Unembedding
 from .ex03_linear import Linear
 from .ex04_normalization import LayerNorm, RMSNorm
 from .ex06_positions import LearnedPositions, sinusoidal_encoding
 from .ex07_rope import RoPE, llama3_frequencies, rope_frequencies, yarn_frequencies
-from .ex08_feedforward import ACTIVATIONS, MLP, Dropout, SwiGLU, gelu, silu
+from .ex08_feedforward import ACTIVATIONS, MLP, Dropout, SwiGLU
 from .ex09_attention import causal_mask
-from .ex10_grouped_query_attention import sliding_window_mask
 from .ex11_kv_cache import CachedAttention, KVCache, RollingKVCache
 from .ex12_block import CrossBlock, PostNormBlock, PreNormBlock, scaled_residual_init
 
-STD = 0.02  # the spread of every weight matrix at the start, as in GPT-2
-
 # The two norms of lesson 04 by the names that a config uses.
 NORMS = {"layer": LayerNorm, "rms": RMSNorm}
-
-# What rope_scaling must hold, as in Hugging Face's config.json, and what it may hold.
-ROPE_KEYS = {
-    "default": (set(), set()),
-    "linear": ({"factor"}, set()),
-    "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, set()),
-    "yarn": ({"factor"}, {"beta_fast", "beta_slow", "attention_factor"}),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +49,11 @@ class ModelConfig:
     max_seq_len: int
     norm: str = "rms"                       # "layer" or "rms"
     norm_position: str = "pre"              # "pre" or "post"
-    norm_eps: float | int = 1e-5
+    norm_eps: float = 1e-5
     feed_forward: str = "swiglu"            # "mlp" or "swiglu"
     activation: str = "gelu"
     positions: str = "rope"                 # "learned", "sinusoidal", "rope" or "none"
-    rope_base: float | int = 10_000.0
+    rope_base: float = 10_000.0
     rope_scaling: dict | None = None
     qk_norm: bool = False
     qkv_bias: bool = False
@@ -73,119 +62,14 @@ class ModelConfig:
     windows: tuple[int | None, ...] | list[int | None] | None = None
     tie_embeddings: bool = False
     causal: bool = True
-    dropout: float | int = 0.0
+    dropout: float = 0.0
 
     def __post_init__(self):
-        need, settle = self._need, partial(object.__setattr__, self)    # fields are frozen by now
-        for field in ("vocab_size", "d_model", "layers", "heads", "d_ff", "max_seq_len"):
-            need(getattr(self, field) >= 1, field, "be at least 1")
-        if self.kv_heads is None:
-            settle("kv_heads", self.heads)
-        if self.head_dim is None:
-            need(self.d_model % self.heads == 0, "heads",
-                 f"divide d_model = {self.d_model} where no head_dim is given")
-            settle("head_dim", self.d_model // self.heads)
-        if self.windows is not None:
-            settle("windows", tuple(self.windows))
-        if self.rope_scaling is not None:
-            settle("rope_scaling", {k: v for k, v in self.rope_scaling.items() if v is not None})
-
-        need(self.kv_heads >= 1 and self.heads % self.kv_heads == 0, "kv_heads",
-             f"divide heads = {self.heads}")
-        need(self.head_dim >= 1, "head_dim", "be at least 1")
-        for field, known in (("norm", NORMS), ("norm_position", ("pre", "post")),
-                             ("feed_forward", ("mlp", "swiglu")), ("activation", ACTIVATIONS),
-                             ("positions", ("learned", "sinusoidal", "rope", "none"))):
-            need(getattr(self, field) in known, field, f"be one of {list(known)}")
-        need(self.norm_eps >= 0, "norm_eps", "be at least 0")
-        need(0 <= self.dropout < 1, "dropout", "be in [0, 1)")
-        need(self.feed_forward == "mlp" or not self.mlp_bias, "mlp_bias",
-             "be False with feed_forward 'swiglu', which has none")
-        need(self.positions != "sinusoidal" or self.d_model % 2 == 0, "d_model",
-             "be even with sinusoidal positions")
-        self._check_rope()
-        if self.windows is not None:
-            need(len(self.windows) == self.layers, "windows", f"hold one per layer ({self.layers})")
-            need(all(w is None or w >= 1 for w in self.windows), "windows",
-                 "hold None or numbers of at least 1")
-            need(self.causal or not any(self.windows), "windows", "be None where causal is False")
-        if self.norm_position == "post":        # PostNormBlock is the layer of 2017, as it was
-            with_post = "with norm_position 'post'"
-            need(self.norm == "layer", "norm", f"be 'layer' {with_post}")
-            need(self.feed_forward == "mlp", "feed_forward", f"be 'mlp' {with_post}")
-            need(self.positions != "rope", "positions", f"be added to the embeddings {with_post}")
-            need(self.kv_heads == self.heads, "kv_heads", f"equal heads = {self.heads} {with_post}")
-            need(self.head_dim * self.heads == self.d_model, "head_dim",
-                 f"be d_model / heads {with_post}")
-            need(self.windows is None, "windows", f"be None {with_post}")
-            need(not self.qk_norm, "qk_norm", f"be False {with_post}")
-            for field in ("qkv_bias", "o_bias", "mlp_bias"):
-                need(getattr(self, field), field, f"be True {with_post}")
-
-    def _need(self, right: bool, field: str, rule: str) -> None:
-        if not right:
-            raise ValueError(f"{field} must {rule}, got {getattr(self, field)!r}")
-
-    def _check_rope(self) -> None:
-        need = self._need
-        need(self.positions != "rope" or self.head_dim % 2 == 0, "head_dim",
-             "be even with positions 'rope'")
-        need(self.rope_base > 0, "rope_base", "be above 0")
-        if self.rope_scaling is None:
-            return
-        need(self.positions == "rope", "rope_scaling", "be None without positions 'rope'")
-        kind, given = self.rope_scaling.get("rope_type"), set(self.rope_scaling)
-        need(kind in list(ROPE_KEYS), "rope_scaling", f"have a rope_type out of {list(ROPE_KEYS)}")
-        must, may = ROPE_KEYS[kind]
-        may = must | may | {"rope_type", "rope_theta", "original_max_position_embeddings"}
-        need(must <= given <= may, "rope_scaling",
-             f"hold {sorted(must)} and nothing but {sorted(may)}")
-        need(all(isinstance(self.rope_scaling[key], (int, float)) for key in given - {"rope_type"}),
-             "rope_scaling", "hold numbers")
-        theta = self.rope_scaling.get("rope_theta", self.rope_base)
-        need(theta == self.rope_base, "rope_scaling", f"agree with rope_base = {self.rope_base}")
-        need(self.rope_scaling.get("factor", 1) >= 1, "rope_scaling", "have a factor of at least 1")
+        check_config(self)      # the rules stand below the model
 
     def window(self, layer: int) -> int | None:
         """How many tokens this layer sees; None for all of them."""
         return None if self.windows is None else self.windows[layer]
-
-
-# BERT base (Devlin et al., 2018, arXiv 1810.04805), without its segments and their norm.
-ENCODER = ModelConfig(
-    vocab_size=30_522, d_model=768, layers=12, heads=12, d_ff=3072, max_seq_len=512, norm="layer",
-    norm_position="post", norm_eps=1e-12, feed_forward="mlp", activation="gelu",
-    positions="learned", qkv_bias=True, o_bias=True, mlp_bias=True, tie_embeddings=True,
-    causal=False, dropout=0.1)
-
-# The base model of "Attention Is All You Need" (Vaswani et al., 2017, arXiv 1706.03762).
-BASE_2017 = ModelConfig(
-    vocab_size=37_000, d_model=512, layers=6, heads=8, d_ff=2048, max_seq_len=1024, norm="layer",
-    norm_position="post", feed_forward="mlp", activation="relu", positions="sinusoidal",
-    qkv_bias=True, o_bias=True, mlp_bias=True, tie_embeddings=True, dropout=0.1)
-
-# Radford et al., 2019.
-GPT2 = ModelConfig(
-    vocab_size=50_257, d_model=768, layers=12, heads=12, d_ff=3072, max_seq_len=1024, norm="layer",
-    feed_forward="mlp", activation="gelu_tanh", positions="learned", qkv_bias=True, o_bias=True,
-    mlp_bias=True, tie_embeddings=True)
-
-# Grattafiori et al., 2024 (arXiv 2407.21783), and the config.json of Llama 3.2 1B.
-LLAMA_3_2_1B = ModelConfig(
-    vocab_size=128_256, d_model=2048, layers=16, heads=32, kv_heads=8, head_dim=64, d_ff=8192,
-    max_seq_len=131_072, rope_base=500_000.0, tie_embeddings=True,
-    rope_scaling={"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
-                  "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})
-
-# Qwen Team, 2025 (arXiv 2505.09388): 16 heads of 128 are twice as wide as the model.
-QWEN3_0_6B = ModelConfig(
-    vocab_size=151_936, d_model=1024, layers=28, heads=16, kv_heads=8, head_dim=128, d_ff=3072,
-    max_seq_len=40_960, norm_eps=1e-6, rope_base=1_000_000.0, qk_norm=True, tie_embeddings=True)
-
-# A Llama of 4.6 million parameters, small enough to train on a laptop.
-POCKET = ModelConfig(
-    vocab_size=4096, d_model=256, layers=6, heads=8, kv_heads=4, d_ff=512, max_seq_len=512,
-    tie_embeddings=True)
 
 
 class SinusoidalPositions(nn.Module):
@@ -259,8 +143,8 @@ class Transformer(nn.Module):
 
     config; embedding; positions (learned or sinusoidal, else None); blocks; norm (None after
     post-norm blocks, which end in one); unembedding, which shares the embedding's weight where the
-    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then the
-    embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
+    config ties them. Learned positions are added to the embeddings. Sinusoidal ones too, and then
+    the embeddings are multiplied by √d_model first (Vaswani et al., 2017, section 3.4). Dropout
     falls on the sum. One RoPE serves all layers.
 
     At the start, as in GPT-2 (Radford et al., 2019): every Linear's weight is normal with
@@ -461,7 +345,7 @@ class EncoderDecoder(nn.Module):
 def _layer_matrices(config: ModelConfig) -> int:
     """Given: the numbers in the weight matrices of one layer, biases and norms left out."""
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
-    attention = 2 * config.d_model * (q + kv)                   # q_proj and o_proj, k_proj and v_proj
+    attention = 2 * config.d_model * (q + kv)               # q_proj and o_proj, k_proj and v_proj
     return attention + (2 if config.feed_forward == "mlp" else 3) * config.d_model * config.d_ff
 
 
@@ -497,121 +381,131 @@ def flops_per_token(config: ModelConfig, seq_len: int) -> int:
     Raises ValueError where seq_len is below 1.
     """
     # BEGIN SOLUTION
-    if seq_len < 1:
-        raise ValueError(f"seq_len must be at least 1, got {seq_len}")
+    at_least_one(seq_len=seq_len)
     scores_and_mix = 4 * config.heads * config.head_dim * seq_len
     layer = 2 * _layer_matrices(config) + scores_and_mix
     return config.layers * layer + 2 * config.vocab_size * config.d_model
     # END SOLUTION
 
 
-# Given: the same model on torch's kernels. Each class is one of ours with another forward pass.
+# -- given: what a config may say, and some that are known ----------------------------------
 
-class _TorchLinear(Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-
-class _TorchUnembedding(Unembedding):
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
-
-
-class _TorchLayerNorm(LayerNorm):
-    def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
-
-
-class _TorchRMSNorm(RMSNorm):
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-
-
-class _TorchMLP(MLP):
-    def forward(self, x: Tensor) -> Tensor:
-        own = self.activation
-        if own is silu:
-            hidden = F.silu(self.up(x))
-        elif getattr(own, "func", own) is gelu:
-            hidden = F.gelu(self.up(x), **getattr(own, "keywords", {}))
-        else:
-            hidden = own(self.up(x))
-        return self.down(self.dropout(hidden))
-
-
-class _TorchSwiGLU(SwiGLU):
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.silu(self.gate(x)) * self.up(x))
-
-
-class _TorchRoPE(RoPE):
-    """Layout "half", at positions that _TorchTransformer has looked at, once for all layers."""
-
-    def forward(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        rows = slice(x.shape[-2]) if positions is None else positions
-        cos, sin = self.cos[rows], self.sin[rows]
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1).to(x.dtype)
-
-
-class _TorchAttention(CachedAttention):
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-        """As CachedAttention's; no score is ever written to memory."""
-        q_len, k_len = q.shape[2], k.shape[2]
-        windowed = self.window is not None and self.window < k_len
-        causal = self.causal and q_len > 1
-        # is_causal makes no mask, but takes the queries for the first of the keys
-        square = causal and not windowed and mask is None and q_len == k_len
-        if mask is not None:
-            mask = mask[..., -k_len:]
-        if windowed or causal and not square:
-            own = sliding_window_mask(q_len, k_len, self.window or k_len, q.device)
-            mask = own if mask is None else own & mask
-        out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=square, enable_gqa=True)
-        return self.o_proj(merge_heads(out))
-
-
-class _TorchTransformer(Transformer):
-    def forward(self, ids: Tensor, mask: Tensor | None = None, positions: Tensor | None = None,
-                caches: list | None = None) -> Tensor:
-        if self.config.positions == "rope":
-            first = caches[0].length if caches else 0
-            last = first + ids.shape[1] - 1
-            if positions is not None and positions.numel():
-                first, last = map(int, positions.aminmax())
-            if first < 0 or last >= self.config.max_seq_len:
-                raise ValueError(f"positions must be in 0 … {self.config.max_seq_len - 1}, "
-                                 f"got {first} … {last}")
-        return super().forward(ids, mask, positions, caches)
-
-
-# What torch has a kernel for: our class, its twin, and the attributes that the twin reads.
-_KERNELS = {
-    Linear: (_TorchLinear, ("weight", "bias")),
-    Unembedding: (_TorchUnembedding, ("weight", "bias")),
-    LayerNorm: (_TorchLayerNorm, ("weight", "bias", "eps")),
-    RMSNorm: (_TorchRMSNorm, ("weight", "eps")),
-    MLP: (_TorchMLP, ("up", "activation", "dropout", "down")),
-    SwiGLU: (_TorchSwiGLU, ("gate", "up", "down")),
-    CachedAttention: (_TorchAttention, ("window", "causal", "o_proj")),
-    Transformer: (_TorchTransformer, ("config",)),
+# What rope_scaling must hold, as in Hugging Face's config.json, and what it may hold.
+ROPE_KEYS = {
+    "default": (set(), set()),
+    "linear": ({"factor"}, set()),
+    "llama3": ({"factor", "low_freq_factor", "high_freq_factor"}, set()),
+    "yarn": ({"factor"}, {"beta_fast", "beta_slow", "attention_factor"}),
 }
 
 
-def use_torch_kernels(model: nn.Module) -> nn.Module:
-    """Given: swap a model's parts, in place, for twins that call torch's kernels; returns the model.
+def check_config(config: ModelConfig) -> None:
+    """Given: fill in the fields that were left out; a ValueError where the config makes no sense."""
+    need, settle = partial(_need, config), partial(object.__setattr__, config)  # it is frozen by now
+    at_least_one(**{field: getattr(config, field) for field in
+                    ("vocab_size", "d_model", "layers", "heads", "d_ff", "max_seq_len")})
+    if config.kv_heads is None:
+        settle("kv_heads", config.heads)
+    if config.head_dim is None:
+        need(config.d_model % config.heads == 0, "heads",
+             f"divide d_model = {config.d_model} where no head_dim is given")
+        settle("head_dim", config.d_model // config.heads)
+    if config.windows is not None:
+        settle("windows", tuple(config.windows))
+    if config.rope_scaling is not None:
+        settle("rope_scaling", {k: v for k, v in config.rope_scaling.items() if v is not None})
 
-    Linear, Unembedding, LayerNorm, RMSNorm, MLP, SwiGLU and CachedAttention become subclasses of
-    themselves with another forward pass, which gives the same numbers, up to rounding, in less
-    time and memory. Parameters, their names and ties stay as they are. In a Transformer, RoPE
-    stops looking at its positions in every layer: the model looks once. Modules of other classes,
-    MultiHeadAttention too, and modules without the attributes that a twin reads, are left alone.
-    """
-    whole = type(model) is Transformer and hasattr(model, "config")
-    for module in model.modules():
-        twin, attributes = _KERNELS.get(type(module), (None, ()))
-        if whole and type(module) is RoPE and getattr(module, "layout", None) == "half":
-            twin, attributes = _TorchRoPE, ("cos", "sin")
-        if twin and all(hasattr(module, name) for name in attributes):
-            module.__class__ = twin
-    return model
+    need(config.kv_heads >= 1 and config.heads % config.kv_heads == 0, "kv_heads",
+         f"divide heads = {config.heads}")
+    at_least_one(head_dim=config.head_dim)
+    for field, known in (("norm", NORMS), ("norm_position", ("pre", "post")),
+                         ("feed_forward", ("mlp", "swiglu")), ("activation", ACTIVATIONS),
+                         ("positions", ("learned", "sinusoidal", "rope", "none"))):
+        need(getattr(config, field) in known, field, f"be one of {list(known)}")
+    need(config.norm_eps >= 0, "norm_eps", "be at least 0")
+    need(0 <= config.dropout < 1, "dropout", "be in [0, 1)")
+    need(config.feed_forward == "mlp" or not config.mlp_bias, "mlp_bias",
+         "be False with feed_forward 'swiglu', which has none")
+    need(config.positions != "sinusoidal" or config.d_model % 2 == 0, "d_model",
+         "be even with sinusoidal positions")
+    _check_rope(config)
+    if config.windows is not None:
+        need(len(config.windows) == config.layers, "windows", f"hold one per layer ({config.layers})")
+        need(all(w is None or w >= 1 for w in config.windows), "windows",
+             "hold None or numbers of at least 1")
+        need(config.causal or not any(config.windows), "windows", "be None where causal is False")
+    if config.norm_position == "post":        # PostNormBlock is the layer of 2017, as it was
+        with_post = "with norm_position 'post'"
+        need(config.norm == "layer", "norm", f"be 'layer' {with_post}")
+        need(config.feed_forward == "mlp", "feed_forward", f"be 'mlp' {with_post}")
+        need(config.positions != "rope", "positions", f"be added to the embeddings {with_post}")
+        need(config.kv_heads == config.heads, "kv_heads", f"equal heads = {config.heads} {with_post}")
+        need(config.head_dim * config.heads == config.d_model, "head_dim",
+             f"be d_model / heads {with_post}")
+        need(config.windows is None, "windows", f"be None {with_post}")
+        need(not config.qk_norm, "qk_norm", f"be False {with_post}")
+        for field in ("qkv_bias", "o_bias", "mlp_bias"):
+            need(getattr(config, field), field, f"be True {with_post}")
+
+
+def _check_rope(config: ModelConfig) -> None:
+    need = partial(_need, config)
+    need(config.positions != "rope" or config.head_dim % 2 == 0, "head_dim",
+         "be even with positions 'rope'")
+    need(config.rope_base > 0, "rope_base", "be above 0")
+    if config.rope_scaling is None:
+        return
+    need(config.positions == "rope", "rope_scaling", "be None without positions 'rope'")
+    kind, given = config.rope_scaling.get("rope_type"), set(config.rope_scaling)
+    need(kind in list(ROPE_KEYS), "rope_scaling", f"have a rope_type out of {list(ROPE_KEYS)}")
+    must, may = ROPE_KEYS[kind]
+    may = must | may | {"rope_type", "rope_theta", "original_max_position_embeddings"}
+    need(must <= given <= may, "rope_scaling",
+         f"hold {sorted(must)} and nothing but {sorted(may)}")
+    need(all(isinstance(config.rope_scaling[key], (int, float)) for key in given - {"rope_type"}),
+         "rope_scaling", "hold numbers")
+    theta = config.rope_scaling.get("rope_theta", config.rope_base)
+    need(theta == config.rope_base, "rope_scaling", f"agree with rope_base = {config.rope_base}")
+    need(config.rope_scaling.get("factor", 1) >= 1, "rope_scaling", "have a factor of at least 1")
+
+
+def _need(config: ModelConfig, right: bool, field: str, rule: str) -> None:
+    if not right:
+        raise ValueError(f"{field} must {rule}, got {getattr(config, field)!r}")
+
+
+# BERT base (Devlin et al., 2018, arXiv 1810.04805), without its segments and their norm.
+ENCODER = ModelConfig(
+    vocab_size=30_522, d_model=768, layers=12, heads=12, d_ff=3072, max_seq_len=512, norm="layer",
+    norm_position="post", norm_eps=1e-12, feed_forward="mlp", activation="gelu",
+    positions="learned", qkv_bias=True, o_bias=True, mlp_bias=True, tie_embeddings=True,
+    causal=False, dropout=0.1)
+
+# The base model of "Attention Is All You Need" (Vaswani et al., 2017, arXiv 1706.03762).
+BASE_2017 = ModelConfig(
+    vocab_size=37_000, d_model=512, layers=6, heads=8, d_ff=2048, max_seq_len=1024, norm="layer",
+    norm_position="post", feed_forward="mlp", activation="relu", positions="sinusoidal",
+    qkv_bias=True, o_bias=True, mlp_bias=True, tie_embeddings=True, dropout=0.1)
+
+# Radford et al., 2019.
+GPT2 = ModelConfig(
+    vocab_size=50_257, d_model=768, layers=12, heads=12, d_ff=3072, max_seq_len=1024, norm="layer",
+    feed_forward="mlp", activation="gelu_tanh", positions="learned", qkv_bias=True, o_bias=True,
+    mlp_bias=True, tie_embeddings=True)
+
+# Grattafiori et al., 2024 (arXiv 2407.21783), and the config.json of Llama 3.2 1B.
+LLAMA_3_2_1B = ModelConfig(
+    vocab_size=128_256, d_model=2048, layers=16, heads=32, kv_heads=8, head_dim=64, d_ff=8192,
+    max_seq_len=131_072, rope_base=500_000.0, tie_embeddings=True,
+    rope_scaling={"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0,
+                  "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})
+
+# Qwen Team, 2025 (arXiv 2505.09388): 16 heads of 128 are twice as wide as the model.
+QWEN3_0_6B = ModelConfig(
+    vocab_size=151_936, d_model=1024, layers=28, heads=16, kv_heads=8, head_dim=128, d_ff=3072,
+    max_seq_len=40_960, norm_eps=1e-6, rope_base=1_000_000.0, qk_norm=True, tie_embeddings=True)
+
+# A Llama of 4.6 million parameters, small enough to train on a laptop.
+POCKET = ModelConfig(
+    vocab_size=4096, d_model=256, layers=6, heads=8, kv_heads=4, d_ff=512, max_seq_len=512,
+    tie_embeddings=True)

@@ -1,4 +1,4 @@
-"""Training: batches, a schedule, clipping, AdamW, accumulation, and checkpoints that can be trusted.
+"""Training: batches, a schedule, clipping, AdamW, accumulation, checkpoints that can be trusted.
 
 One step: average the loss over the kept targets, clip the gradient to a norm, let AdamW move.
 """
@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import torch
-from einops import rearrange
 from jaxtyping import Float, Int, Integer
 from torch import Tensor, nn
+
+from given.sizes import at_least_one, widen
 
 from .ex05_softmax import cross_entropy
 
@@ -34,12 +35,11 @@ def get_batch(
     more than seq_len.
     """
     # BEGIN SOLUTION
-    for name, size in {"batch": batch, "seq_len": seq_len}.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    at_least_one(batch=batch, seq_len=seq_len)
     if len(tokens) <= seq_len:
         raise ValueError(f"tokens must be more than seq_len = {seq_len}, got {len(tokens)}")
-    starts = torch.randint(len(tokens) - seq_len, (batch,), generator=rng, device=rng.device).tolist()
+    last = len(tokens) - seq_len
+    starts = torch.randint(last, (batch,), generator=rng, device=rng.device).tolist()
     inputs = torch.stack([tokens[start:start + seq_len].long() for start in starts])
     targets = torch.stack([tokens[start + 1:start + 1 + seq_len].long() for start in starts])
     return inputs, targets
@@ -47,8 +47,8 @@ def get_batch(
 
 
 def learning_rate(
-    step: int, warmup: int, total: int, peak: float | int, floor: float | int = 0.0
-) -> float | int:
+    step: int, warmup: int, total: int, peak: float, floor: float = 0.0
+) -> float:
     """The learning rate of a step, the first being step 0: a linear rise, then half a cosine.
 
     step < warmup: peak · (step + 1) / warmup. From there to total: floor + (peak − floor) ·
@@ -75,7 +75,7 @@ def learning_rate(
     # END SOLUTION
 
 
-def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float[Tensor, ""]:
+def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Float[Tensor, ""]:
     """Scale all gradients by one factor so that together they are no longer than max_norm.
 
     norm = √(Σ g²) over every number of every gradient; where it is above max_norm, each gradient
@@ -83,7 +83,8 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     over. Returns the norm before clipping, in at least float32; 0 where there is no gradient.
     The parameters of one model may lie on several devices.
 
-    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv 1211.5063).
+    Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv
+    1211.5063).
     """
     # BEGIN SOLUTION
     if not max_norm > 0:
@@ -91,7 +92,7 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float | int) -> Float
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         return torch.zeros(())
-    norms = [g.norm(dtype=torch.promote_types(g.dtype, torch.float32)) for g in gradients]
+    norms = [widen(g).norm() for g in gradients]
     norm = torch.stack([n.to(norms[0].device) for n in norms]).norm()
     scale = (max_norm / (norm + 1e-6)).clamp(max=1)
     for gradient in gradients:
@@ -117,10 +118,10 @@ class AdamW(torch.optim.Optimizer):
     def __init__(
         self,
         params: Iterable,
-        lr: float | int = 1e-3,
-        betas: tuple[float | int, float | int] = (0.9, 0.999),
-        eps: float | int = 1e-8,
-        weight_decay: float | int = 0.01,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
     ):
         # BEGIN SOLUTION
         for name, value in {"lr": lr, "eps": eps, "weight_decay": weight_decay}.items():
@@ -166,7 +167,7 @@ class AdamW(torch.optim.Optimizer):
         # END SOLUTION
 
 
-def parameter_groups(model: nn.Module, weight_decay: float | int) -> list[dict]:
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """Two groups for an optimizer: matrices, which decay, and vectors, which do not.
 
     Norm weights and biases have one axis; pulling them to zero would switch features off.
@@ -189,7 +190,7 @@ def train_step(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Sequence[tuple[Tensor, Tensor]],
-    max_norm: float | int = 1.0,
+    max_norm: float = 1.0,
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
 ) -> tuple[float, float]:
     """One step of the optimizer on several (inputs, targets), as if they were one large batch.
@@ -237,20 +238,19 @@ def evaluate(
     than 2 tokens.
     """
     # BEGIN SOLUTION
-    for name, size in {"seq_len": seq_len, "batch": batch}.items():
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    at_least_one(seq_len=seq_len, batch=batch)
     if len(tokens) < 2:
         raise ValueError(f"tokens must be at least 2, got {len(tokens)}")
     inputs, targets = tokens[:-1].long(), tokens[1:].long()
-    whole = len(targets) // seq_len * seq_len
-    rows = [rearrange(ids[:whole], "(row seq) -> row seq", seq=seq_len).split(batch)
-            for ids in (inputs, targets)]
-    pieces = [*zip(*rows), (inputs[None, whole:], targets[None, whole:])]
+    whole, size = len(targets) // seq_len * seq_len, batch * seq_len
+    cuts = [slice(start, min(start + size, whole)) for start in range(0, whole, size)]
+    pieces = [(inputs[cut].reshape(-1, seq_len), targets[cut].reshape(-1, seq_len)) for cut in cuts]
+    if whole < len(targets):
+        pieces.append((inputs[None, whole:], targets[None, whole:]))
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
-        total = sum(cross_entropy(model(x), y).item() * y.numel() for x, y in pieces if y.numel())
+        total = sum(cross_entropy(model(x), y).item() * y.numel() for x, y in pieces)
     finally:
         for module in training:
             module.training = True
@@ -258,16 +258,14 @@ def evaluate(
     # END SOLUTION
 
 
-def bits_per_byte(loss: float | int, tokens: int, n_bytes: int) -> float:
+def bits_per_byte(loss: float, tokens: int, n_bytes: int) -> float:
     """What a text costs in bits for each of its bytes, by a loss in nats for each of its tokens.
 
     loss · tokens / (ln 2 · n_bytes). Unlike the loss, it can be compared between tokenizers.
     Raises ValueError, naming the argument, where tokens or n_bytes is below 1.
     """
     # BEGIN SOLUTION
-    for name, count in {"tokens": tokens, "n_bytes": n_bytes}.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count}")
+    at_least_one(tokens=tokens, n_bytes=n_bytes)
     return loss * tokens / (math.log(2) * n_bytes)
     # END SOLUTION
 
@@ -305,7 +303,7 @@ def save_checkpoint(
 
 
 def _layout(weights: dict, states: dict) -> tuple[dict, list[int]]:
-    """Given: shape and dtype of each of a model's weights, the size of each of an optimizer's groups."""
+    """Given: shape and dtype of a model's weights each, size of an optimizer's groups each."""
     return ({name: (weight.shape, weight.dtype) for name, weight in weights.items()},
             [len(group["params"]) for group in states["param_groups"]])
 

@@ -13,12 +13,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from given.sizes import at_least_one, widen
+
 from .ex05_softmax import softmax
 from .ex13_transformer import ModelConfig, Transformer, make_caches
 
 
 def apply_temperature(
-    logits: Float[Tensor, "*batch vocab"], temperature: float | int
+    logits: Float[Tensor, "*batch vocab"], temperature: float
 ) -> Float[Tensor, "*batch vocab"]:
     """logits / temperature: below 1 the likely tokens gain, above 1 the unlikely ones.
 
@@ -39,14 +41,13 @@ def top_k(logits: Float[Tensor, "*batch vocab"], k: int) -> Float[Tensor, "*batc
     Raises ValueError where k is below 1. Fan et al., 2018 (arXiv 1805.04833).
     """
     # BEGIN SOLUTION
-    if k < 1:
-        raise ValueError(f"k must be at least 1, got {k}")
+    at_least_one(k=k)
     order = logits.argsort(dim=-1, descending=True, stable=True)    # stable: equals stay by id
     return logits.scatter(-1, order[..., k:], -torch.inf)
     # END SOLUTION
 
 
-def top_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor, "*batch vocab"]:
+def top_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor, "*batch vocab"]:
     """Keep the fewest most likely tokens that together have a probability of p; the rest: −inf.
 
     That is, a token stays if all that come before it, most likely first and of equals the lowest
@@ -59,14 +60,14 @@ def top_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor
     if not 0 < p <= 1:
         raise ValueError(f"p must be in (0, 1], got {p}")
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
-    probabilities = softmax(ordered.to(torch.promote_types(logits.dtype, torch.float32)))
+    probabilities = softmax(widen(ordered))
     before = probabilities.cumsum(-1) - probabilities
     dropped = (before >= p) & (p < 1)       # rounding can take a sum to 1 before its last token
     return logits.scatter(-1, order, ordered.masked_fill(dropped, -torch.inf))
     # END SOLUTION
 
 
-def min_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor, "*batch vocab"]:
+def min_p(logits: Float[Tensor, "*batch vocab"], p: float) -> Float[Tensor, "*batch vocab"]:
     """Keep the tokens at least p times as likely as the likeliest of their row; the rest: −inf.
 
     p = 0 keeps everything, p = 1 the likeliest and its equals. Probabilities in at least float32.
@@ -76,16 +77,16 @@ def min_p(logits: Float[Tensor, "*batch vocab"], p: float | int) -> Float[Tensor
     # BEGIN SOLUTION
     if not 0 <= p <= 1:
         raise ValueError(f"p must be in [0, 1], got {p}")
-    probabilities = softmax(logits.to(torch.promote_types(logits.dtype, torch.float32)))
+    probabilities = softmax(widen(logits))
     dropped = probabilities < p * probabilities.amax(-1, keepdim=True)
     return logits.masked_fill(dropped, -torch.inf)
     # END SOLUTION
 
 
 def repetition_penalty(
-    logits: Float[Tensor, "batch vocab"], ids: list[list[int]], penalty: float | int
+    logits: Float[Tensor, "batch vocab"], ids: list[list[int]], penalty: float
 ) -> Float[Tensor, "batch vocab"]:
-    """Make the tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
+    """Make tokens of ids[row] less likely in row: positive logits / penalty, negative · penalty.
 
     Each of them once, however often it occurs. penalty = 1 changes nothing, one below 1 invites
     repetition. ids has a list for each row; it may be empty.
@@ -109,7 +110,7 @@ def repetition_penalty(
 def inverse_cdf(
     logits: Float[Tensor, "*batch vocab"], u: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """The token that a number u in [0, 1) points at, when each token takes its probability of [0, 1).
+    """The token that u in [0, 1) points at, when each token takes its probability of [0, 1).
 
     The first id whose cumulative probability (of itself and all lower ids) is above u times the
     cumulative probability of all. In float64. A token of probability 0 is never chosen.
@@ -125,6 +126,17 @@ def inverse_cdf(
     # END SOLUTION
 
 
+def _uniform(
+    *shape: int, rng: torch.Generator | None, device: torch.device
+) -> Float[Tensor, "..."]:
+    """Given: float64 numbers in [0, 1) of this shape, drawn where rng is, moved to device.
+
+    Without an rng, torch's own generator draws them on the CPU.
+    """
+    where = rng.device if rng else "cpu"
+    return torch.rand(shape, generator=rng, dtype=torch.float64, device=where).to(device)
+
+
 def sample(
     logits: Float[Tensor, "*batch vocab"], rng: torch.Generator | None = None
 ) -> Int[Tensor, "*batch"]:
@@ -134,9 +146,7 @@ def sample(
     without an rng, torch's own generator on the CPU.
     """
     # BEGIN SOLUTION
-    device = rng.device if rng else "cpu"
-    u = torch.rand(logits.shape[:-1], generator=rng, dtype=torch.float64, device=device)
-    return inverse_cdf(logits, u.to(logits.device))
+    return inverse_cdf(logits, _uniform(*logits.shape[:-1], rng=rng, device=logits.device))
     # END SOLUTION
 
 
@@ -147,27 +157,29 @@ class Sampling:
     Raises ValueError naming the field where the function of that name refuses its value.
     """
 
-    temperature: float | int = 1.0
+    temperature: float = 1.0
     top_k: int | None = None
-    top_p: float | int | None = None
-    min_p: float | int | None = None
-    repetition_penalty: float | int = 1.0
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float = 1.0
 
     def __post_init__(self):
         """Given: try every setting on a vocabulary of one token, before any model has run."""
         one = torch.zeros(1, 1)
-        uses = {"repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
-                "temperature": lambda: self.temperature == 0 or apply_temperature(one, self.temperature),
-                "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
-                "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
-                "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
+        uses = {
+            "repetition_penalty": lambda: repetition_penalty(one, [[]], self.repetition_penalty),
+            "temperature": lambda: (
+                self.temperature == 0 or apply_temperature(one, self.temperature)),
+            "top_k": lambda: self.top_k is None or top_k(one, self.top_k),
+            "top_p": lambda: self.top_p is None or top_p(one, self.top_p),
+            "min_p": lambda: self.min_p is None or min_p(one, self.min_p)}
         for field, use in uses.items():
             try:
                 use()
             except ValueError as error:
                 raise ValueError(f"{field}: {error}") from error
 
-    def filters(self) -> list[tuple[Callable, float | int]]:
+    def filters(self) -> list[tuple[Callable, float]]:
         """Given: the filters in use, in order, each with its limit."""
         filters = [(top_k, self.top_k), (top_p, self.top_p), (min_p, self.min_p)]
         return [(keep, limit) for keep, limit in filters if limit is not None]
@@ -182,7 +194,7 @@ class Sampling:
         and inverse_cdf with u.
         """
         # BEGIN SOLUTION
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = widen(logits)
         logits = repetition_penalty(logits, ids, self.repetition_penalty)
         if self.temperature == 0:
             return logits.argmax(-1)
@@ -210,7 +222,7 @@ def left_pad(
     # END SOLUTION
 
 
-def _must_fit(config: ModelConfig, ids: list[list[int]], max_new_tokens: int) -> None:
+def _prompts_must_fit(config: ModelConfig, ids: list[list[int]], max_new_tokens: int) -> None:
     """Given: raise ValueError where there is nothing to go on from, or no room to go on."""
     if not ids or not all(ids):
         raise ValueError(f"ids must hold a prompt of at least one token per row, got {ids}")
@@ -246,13 +258,14 @@ def decode_steps(
 
     With use_cache a step computes only what is new, with caches made for this call in the dtype
     and on the device of the parameters; without, the whole text each time. The model is in eval
-    mode from the first step to the last, and then again in the mode that it was in. No gradients.
+    mode from the first step to the last; then each of its modules is in the mode that it was in,
+    also after an error, or where nobody reads on. No gradients.
 
     Raises ValueError naming ids where there is no prompt or an empty one, and max_new_tokens where
     it is below 0 or, with the longest prompt, above the model's max_seq_len; nothing is computed.
     """
     # BEGIN SOLUTION
-    _must_fit(model.config, ids, max_new_tokens)
+    _prompts_must_fit(model.config, ids, max_new_tokens)
     weight, stop = next(model.parameters()), set(stop)
     tokens, positions, real = left_pad(ids, weight.device)
     padded = not real.all()
@@ -262,10 +275,9 @@ def decode_steps(
                              weight.dtype, weight.device)
     u = torch.zeros(len(ids), max_new_tokens, device=weight.device)
     if sampling.temperature != 0:
-        u = torch.rand(u.shape, generator=rng, dtype=torch.float64,
-                       device=rng.device if rng else "cpu").to(weight.device)
+        u = _uniform(*u.shape, rng=rng, device=weight.device)
     texts, going = [list(row) for row in ids], [True] * len(ids)
-    was_training = model.training
+    training = [module for module in model.modules() if module.training]
     model.eval()
     try:
         for step in range(max_new_tokens):
@@ -289,7 +301,8 @@ def decode_steps(
                 tokens = torch.cat([tokens, new], dim=1)
                 positions = torch.cat([positions, place], dim=1)
     finally:
-        model.train(was_training)
+        for module in training:
+            module.training = True
     # END SOLUTION
 
 
@@ -300,7 +313,7 @@ def generate(
     stop: Iterable[int] = (),
     rng: torch.Generator | None = None,
     use_cache: bool = True,
-    **sampling: float | int | None,
+    **sampling: float | None,
 ) -> list[list[int]]:
     """Continue prompts: for each list of ids, a list of at most max_new_tokens new ones.
 
@@ -308,8 +321,8 @@ def generate(
     raised, as in decode_steps.
     """
     # BEGIN SOLUTION
-    new = [[] for _ in ids]
-    for step in decode_steps(model, ids, max_new_tokens, Sampling(**sampling), stop, rng, use_cache):
+    new, how = [[] for _ in ids], Sampling(**sampling)
+    for step in decode_steps(model, ids, max_new_tokens, how, stop, rng, use_cache):
         for row, id in zip(new, step):
             if id is not None:
                 row.append(id)
@@ -346,7 +359,7 @@ def stream(
     stop: Iterable[int] = (),
     rng: torch.Generator | None = None,
     use_cache: bool = True,
-    **sampling: float | int | None,
+    **sampling: float | None,
 ) -> Iterator[str]:
     """Continue a text: the new text in pieces, each as soon as its tokens are chosen.
 

@@ -14,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from given.tensors import tensor_problems
+
 from .ex01_tokens import Tokenizer
 from .ex13_transformer import ModelConfig, Transformer
 
@@ -50,7 +52,7 @@ def read_json(file: Path) -> dict:
     return content
 
 
-def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
+def rope_of(config_json: dict) -> tuple[float, dict | None]:
     """RoPE's base and its scaling, None for none, out of a config.json of either form.
 
     Files since transformers 5 have rope_parameters, with rope_theta inside. Older ones have
@@ -70,7 +72,8 @@ def rope_of(config_json: dict) -> tuple[float | int, dict | None]:
     trained = config_json.get("original_max_position_embeddings")
     if trained is not None and scaling["rope_type"] in ("llama3", "yarn"):
         scaling["original_max_position_embeddings"] = trained
-    return 10_000.0 if base is None else base, None if scaling == {"rope_type": "default"} else scaling
+    base = 10_000.0 if base is None else base
+    return base, None if scaling == {"rope_type": "default"} else scaling
     # END SOLUTION
 
 
@@ -114,11 +117,12 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     model_type: "gpt2", "llama" or "qwen3". GPT-2: LayerNorms, an MLP (n_inner, or 4 · n_embd where
     that is null or missing), learned positions, biases everywhere; activation_function by
     ACTIVATION, "gelu_new" where missing; layer_norm_epsilon, 1e-5 where missing. Llama and Qwen3:
-    RMSNorms (rms_norm_eps, 1e-6 where missing), a SwiGLU, RoPE (rope_of). attention_bias adds biases
-    to all four projections of the attention. num_key_value_heads: as many as heads where null or
-    missing; head_dim: where null or missing, hidden_size / heads in Llama, 128 in Qwen3. Qwen3 has
-    QK-norm, and windows (windows_of). tie_word_embeddings, where missing, is true for GPT-2 alone.
-    The rates of dropout are left out: they are for training, and the model is loaded to be used.
+    RMSNorms (rms_norm_eps, 1e-6 where missing), a SwiGLU, RoPE (rope_of). attention_bias adds
+    biases to all four projections of the attention. num_key_value_heads: as many as heads where
+    null or missing; head_dim: where null or missing, hidden_size / heads in Llama, 128 in Qwen3.
+    Qwen3 has QK-norm, and windows (windows_of). tie_word_embeddings, where missing, is true for
+    GPT-2 alone. The rates of dropout are left out: they are for training, and the model is loaded
+    to be used.
 
     Raises ValueError naming model_type where it is none of the three, a key that is missing
     though the model cannot do without, a key that is null where the above does not speak of null,
@@ -126,7 +130,7 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     ModelConfig refuses.
     """
     # BEGIN SOLUTION
-    def _need(key: str, missing: object = None) -> object:
+    def _value(key: str, missing: object = None) -> object:
         """The value of a key, or what a missing one stands for; null is refused."""
         value = config_json.get(key, missing)
         if value is None:
@@ -139,29 +143,31 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     for key, right in MUST_BE.items():
         if config_json.get(key, right) != right:
             raise ValueError(f"{key} must be {right!r}, got {config_json[key]!r}")
-    tied = _need("tie_word_embeddings", kind == "gpt2")
+    tied = _value("tie_word_embeddings", kind == "gpt2")
 
     if kind == "gpt2":
-        activation = _need("activation_function", "gelu_new")
+        activation = _value("activation_function", "gelu_new")
         if activation not in ACTIVATION:
-            raise ValueError(f"activation_function must be one of {list(ACTIVATION)}, got {activation!r}")
+            raise ValueError(f"activation_function must be one of {list(ACTIVATION)}, "
+                             f"got {activation!r}")
         return ModelConfig(
-            vocab_size=_need("vocab_size"), d_model=_need("n_embd"), layers=_need("n_layer"),
-            heads=_need("n_head"), d_ff=config_json.get("n_inner") or 4 * _need("n_embd"),
-            max_seq_len=_need("n_positions"), norm="layer",
-            norm_eps=_need("layer_norm_epsilon", 1e-5), feed_forward="mlp",
+            vocab_size=_value("vocab_size"), d_model=_value("n_embd"), layers=_value("n_layer"),
+            heads=_value("n_head"), d_ff=config_json.get("n_inner") or 4 * _value("n_embd"),
+            max_seq_len=_value("n_positions"), norm="layer",
+            norm_eps=_value("layer_norm_epsilon", 1e-5), feed_forward="mlp",
             activation=ACTIVATION[activation], positions="learned", qkv_bias=True, o_bias=True,
             mlp_bias=True, tie_embeddings=tied)
 
     qwen3 = kind == "qwen3"
     base, scaling = rope_of(config_json)
-    bias = _need("attention_bias", False)
+    bias = _value("attention_bias", False)
     return ModelConfig(
-        vocab_size=_need("vocab_size"), d_model=_need("hidden_size"), layers=_need("num_hidden_layers"),
-        heads=_need("num_attention_heads"), kv_heads=config_json.get("num_key_value_heads"),
+        vocab_size=_value("vocab_size"), d_model=_value("hidden_size"),
+        layers=_value("num_hidden_layers"),
+        heads=_value("num_attention_heads"), kv_heads=config_json.get("num_key_value_heads"),
         head_dim=config_json.get("head_dim") or (128 if qwen3 else None),
-        d_ff=_need("intermediate_size"), max_seq_len=_need("max_position_embeddings"),
-        norm_eps=_need("rms_norm_eps", 1e-6), rope_base=base, rope_scaling=scaling,
+        d_ff=_value("intermediate_size"), max_seq_len=_value("max_position_embeddings"),
+        norm_eps=_value("rms_norm_eps", 1e-6), rope_base=base, rope_scaling=scaling,
         qk_norm=qwen3, qkv_bias=bias, o_bias=bias,
         windows=windows_of(config_json) if qwen3 else None, tie_embeddings=tied)
     # END SOLUTION
@@ -210,7 +216,8 @@ def convert_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """
     # BEGIN SOLUTION
     outer = {"wte": "embedding", "wpe": "positions", "h": "blocks", "ln_f": "norm"}
-    renamed = rename(state, outer | {f"transformer.{theirs}": ours for theirs, ours in outer.items()} | {
+    prefixed = {f"transformer.{theirs}": ours for theirs, ours in outer.items()}
+    renamed = rename(state, outer | prefixed | {
         "lm_head": "unembedding",
         "ln_1": "norm1", "attn.c_attn": "attention.c_attn", "attn.c_proj": "attention.o_proj",
         "ln_2": "norm2", "mlp.c_fc": "feed_forward.up", "mlp.c_proj": "feed_forward.down"})
@@ -227,16 +234,6 @@ def convert_gpt2(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     # END SOLUTION
 
 
-# BEGIN SOLUTION
-# Hugging Face's names of a Llama's parts, and ours.
-LLAMA = {
-    "model.embed_tokens": "embedding", "model.layers": "blocks", "model.norm": "norm",
-    "lm_head": "unembedding", "input_layernorm": "norm1", "self_attn": "attention",
-    "post_attention_layernorm": "norm2", "mlp.gate_proj": "feed_forward.gate",
-    "mlp.up_proj": "feed_forward.up", "mlp.down_proj": "feed_forward.down"}
-
-
-# END SOLUTION
 def convert_llama(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A Llama's tensors, by Hugging Face's names, as a Transformer has them: new names, no more.
 
@@ -245,7 +242,12 @@ def convert_llama(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     is copied. A name that is not Llama's is left as it is.
     """
     # BEGIN SOLUTION
-    return rename(state, LLAMA)
+    names = {
+        "model.embed_tokens": "embedding", "model.layers": "blocks", "model.norm": "norm",
+        "lm_head": "unembedding", "input_layernorm": "norm1", "self_attn": "attention",
+        "post_attention_layernorm": "norm2", "mlp.gate_proj": "feed_forward.gate",
+        "mlp.up_proj": "feed_forward.up", "mlp.down_proj": "feed_forward.down"}
+    return rename(state, names)
     # END SOLUTION
 
 
@@ -284,9 +286,9 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     names: its weight_map says for each tensor in which file of the folder it lies.
 
     Raises ValueError naming the folder where there is neither file (a pickle such as
-    pytorch_model.bin can run any code when it is opened, and is not), naming each shard that is missing or lies
-    outside the folder, naming each tensor that is not in the shard the index says, or in a shard
-    and not in the index, and naming a damaged file.
+    pytorch_model.bin can run any code when it is opened, and is not), naming each shard that is
+    missing or lies outside the folder, naming each tensor that is not in the shard the index says,
+    or in a shard and not in the index, and naming a damaged file.
     """
     # BEGIN SOLUTION
     folder = Path(path)
@@ -298,7 +300,8 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
         raise ValueError(f"{folder / INDEX} is damaged: its weight_map must give a file per tensor")
     shards = sorted(set(weight_map.values()))
-    if lost := [shard for shard in shards if Path(shard).name != shard or not (folder / shard).is_file()]:
+    if lost := [shard for shard in shards
+                if Path(shard).name != shard or not (folder / shard).is_file()]:
         raise ValueError(f"{folder} lacks these shards of {INDEX}: {', '.join(lost)}")
 
     tensors, found = {}, set()
@@ -313,7 +316,7 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
 
 
 class Weightless(TorchFunctionMode):
-    """Given: a model made inside `with Weightless():` has weights of the right shapes, without numbers.
+    """Given: a model made inside `with Weightless():` has weights of right shapes, without numbers.
 
     Numbers that a checkpoint will replace need no memory and no random draw. torch.empty
     gives a tensor on the meta device, which has a shape and no storage, and changing one in place
@@ -350,10 +353,11 @@ def build_model(
     Where the config ties them, embedding and unembedding are one Parameter; "unembedding.weight"
     may then be missing, and where it is not must hold the same numbers as "embedding.weight".
 
-    Raises one ValueError that names every tensor that is missing, every one that the model has
-    no place for, every one of the wrong shape, with both shapes as in (12, 8), every one whose
-    dtype is not in DTYPES, and tied ones that differ. Raises ValueError naming dtype where it is not in DTYPES, and
-    where it is left out though the tensors are of several dtypes, which cannot be multiplied.
+    Raises one ValueError that names every tensor that is missing, every one that the model has no
+    place for, every one of the wrong shape, with both shapes as in (12, 8), every one whose dtype
+    is not in DTYPES, and tied ones that differ. Raises ValueError naming dtype where it is not in
+    DTYPES, and where it is left out though the tensors are of several dtypes, which cannot be
+    multiplied.
     """
     # BEGIN SOLUTION
     if dtype not in (None, *DTYPES):
@@ -367,20 +371,18 @@ def build_model(
         del wanted["unembedding.weight"]
         if None not in (head, embedding) and not _same(head, embedding):
             problems.append("tied but different: embedding.weight and unembedding.weight")
-    problems += [f"missing: {name}" for name in wanted if name not in tensors]
-    problems += [f"not in the model: {name}" for name in tensors if name not in wanted]
-    problems += [
-        f"misshapen: {name} of {tuple(tensor.shape)}, expected {tuple(wanted[name].shape)}"
-        for name, tensor in tensors.items() if name in wanted and tensor.shape != wanted[name].shape]
+    problems += tensor_problems(tensors, {name: tensor.shape for name, tensor in wanted.items()})
     problems += [f"no floating-point numbers: {name} of {tensor.dtype}"
                  for name, tensor in tensors.items() if tensor.dtype not in DTYPES]
     if problems:
         raise ValueError("tensors do not fit the config:\n  " + "\n  ".join(problems))
     if dtype is None and len(found := {tensor.dtype for tensor in tensors.values()}) > 1:
-        raise ValueError(f"dtype must be given where tensors are of several: {sorted(map(str, found))}")
+        raise ValueError("dtype must be given where tensors are of several: "
+                         f"{sorted(map(str, found))}")
 
-    weights = {name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
-               for name, tensor in tensors.items()}
+    weights = {
+        name: torch.empty(tensor.shape, dtype=dtype or tensor.dtype, device=device).copy_(tensor)
+        for name, tensor in tensors.items()}
     model.load_state_dict(weights, strict=False, assign=True)   # a tied head is not among them
     if config.tie_embeddings:
         model.unembedding.tie(model.embedding)
@@ -507,7 +509,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer | LibraryTokenizer:
         vocab = {id: _unspell(token) for token, id in saved["model"]["vocab"].items()
                  if token not in special}
         vocab |= {id: token.encode() for token, id in special.items()}
-        pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in saved["model"]["merges"])
+        pairs = (pair.split(" ") if isinstance(pair, str) else pair
+                 for pair in saved["model"]["merges"])
         merges = [(_unspell(left), _unspell(right)) for left, right in pairs]
         return Tokenizer(vocab, merges, list(special))
     except (KeyError, TypeError, ValueError) as error:

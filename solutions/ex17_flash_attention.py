@@ -1,8 +1,12 @@
 """Flash attention: attention that never writes its scores.
 
-Queries and keys are cut into tiles. The scores of one tile at a time are computed, used and forgotten; a running
-maximum and a running sum per query make the result exact. Memory grows with the length, not with its square
-(Dao et al., 2022, arXiv 2205.14135; Dao, 2023, arXiv 2307.08691).
+Queries and keys are cut into tiles. The scores of one tile at a time are computed, used and
+forgotten; a running maximum and a running sum per query make the result exact. Memory grows with
+the length, not with its square (Dao et al., 2022, arXiv 2205.14135; Dao, 2023, arXiv 2307.08691).
+
+The papers' letters: S, the scores of a tile, and P = e^(S − m), its weights. Per query m, the
+largest score so far (high), ℓ, the sum of P (total), and O, the values mixed by P (mix). At the end
+O is divided by ℓ. In the backward pass dX is the gradient of X, and D the sum of dO ∘ out.
 """
 
 import os
@@ -14,7 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Triton reads these when it is imported: without a GPU its interpreter runs kernels, and an error in one is left as is.
+from given.sizes import at_least_one
+
+# Triton reads these when it is imported: without a GPU its interpreter runs kernels, and an error
+# in one is left as is.
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")
 os.environ.setdefault("TRITON_FRONT_END_DEBUGGING", os.environ["TRITON_INTERPRET"])
 try:
@@ -25,14 +32,12 @@ except ImportError:         # only flash_kernel needs it: pip install -r require
 jit, constexpr = (triton.jit, tl.constexpr) if triton else (lambda kernel: kernel, int)
 
 
-def _must_fit(q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int) -> None:
+def _tiles_must_fit(q: Tensor, k: Tensor, v: Tensor, block_q: int, block_k: int) -> None:
     """Given: raise a ValueError that names kv_heads, block_q or block_k where it cannot be used."""
     heads, kv_heads = q.shape[-3], k.shape[-3]
     if kv_heads < 1 or heads % kv_heads:
         raise ValueError(f"kv_heads must divide heads = {heads}, got {kv_heads}")
-    for name, size in (("block_q", block_q), ("block_k", block_k)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
+    at_least_one(block_q=block_q, block_k=block_k)
 
 
 def tiles(length: int, block: int) -> list[slice]:
@@ -48,14 +53,15 @@ def merge(
 ) -> tuple[Float[Tensor, "*batch q value_dim"], Float[Tensor, "*batch q"]]:
     """Two attentions of the same queries over different keys, made into the one over all of them.
 
-    out: what attention gave for each query. lse: the logarithm of the sum of e^score over the keys that
-    it saw. Together they are enough: lse = log(e^lse1 + e^lse2), and each part weighs e^(its lse − lse):
+    out: what attention gave for each query. lse: the logarithm of the sum of e^score over the keys
+    that it saw. Together they are enough: lse = log(e^lse1 + e^lse2), and each part weighs e^(its
+    lse − lse):
 
         out = e^(lse1 − lse) · out1 + e^(lse2 − lse) · out2
 
     A part that saw no key has zeros and −∞, and changes nothing; two such parts give zeros and −∞.
-    Large values of lse do no harm. out comes in the dtype of out1, computed in at least float32; lse in its own,
-    which is at least float32, as flash_attention gives it.
+    Large values of lse do no harm. out comes in the dtype of out1, computed in at least float32;
+    lse in its own, which is at least float32, as flash_attention gives it.
     """
     # BEGIN SOLUTION
     lse = torch.logaddexp(lse1, lse2)
@@ -73,22 +79,23 @@ def flash_attention(
     block_q: int = 64,
     block_k: int = 64,
 ) -> tuple[Float[Tensor, "*batch heads q value_dim"], Float[Tensor, "*batch heads q"]]:
-    """softmax(q kᵀ / √head_dim) v, a tile of block_q queries and block_k keys at a time: (out, lse).
+    """softmax(q kᵀ / √head_dim) v, block_q queries and block_k keys at a time: (out, lse).
 
     lse: per query, the natural logarithm of the sum of e^score over the keys that it sees. heads /
     kv_heads query heads in a row share k and v, as in chapter 10.
-    causal: the queries are the last of the keys: query i stands at position k_len − q_len + i, and sees the
-    keys up to there. Tiles that lie wholly in the future of their queries are not computed.
-    A query that sees no key (there are none, or causal with more queries than keys) gives zeros, lse −∞.
-    The last tile of a row or a column may be smaller.
+    causal: the queries are the last of the keys: query i stands at position k_len − q_len + i, and
+    sees the keys up to there. Tiles that lie wholly in the future of their queries are not
+    computed. A query that sees no key (there are none, or causal with more queries than keys) gives
+    zeros, lse −∞. The last tile of a row or a column may be smaller.
 
-    No tensor of q · k numbers is made, in memory at any time are the scores of one tile per head. Computed in
-    at least float32; out in the dtype of q, lse in promote_types(q.dtype, float32).
+    No tensor of q · k numbers is made, in memory at any time are the scores of one tile per head.
+    Computed in at least float32; out in the dtype of q, lse in promote_types(q.dtype, float32).
 
-    Raises ValueError naming kv_heads where it does not divide heads, and block_q or block_k below 1.
+    Raises ValueError naming kv_heads where it does not divide heads, and block_q or block_k below
+    1.
     """
     # BEGIN SOLUTION
-    _must_fit(q, k, v, block_q, block_k)
+    _tiles_must_fit(q, k, v, block_q, block_k)
     wide = torch.promote_types(q.dtype, torch.float32)
     q_len, k_len, scale = q.shape[-2], k.shape[-2], q.shape[-1] ** -0.5
     q = rearrange(q, "... (kv_heads groups) q d -> ... kv_heads groups q d", kv_heads=k.shape[-3])
@@ -98,9 +105,9 @@ def flash_attention(
 
     for rows in tiles(q_len, block_q):
         q_tile = q[..., rows, :].to(wide) * scale
-        high = q_tile.new_full(q_tile.shape[:-1], -torch.inf)           # the largest score so far
-        total = torch.zeros_like(high)                  # Σ e^(score − high)
-        mixed = torch.zeros_like(out[..., rows, :], dtype=wide)         # Σ e^(score − high) · value
+        high = q_tile.new_full(q_tile.shape[:-1], -torch.inf)       # m, the largest score so far
+        total = torch.zeros_like(high)                              # ℓ = Σ e^(score − m)
+        mix = torch.zeros_like(out[..., rows, :], dtype=wide)       # O = Σ e^(score − m) · value
         for keys in tiles(k_len, block_k):
             if causal and keys.start >= k_len - q_len + rows.stop:
                 break                                   # this tile and those behind it: the future
@@ -112,9 +119,9 @@ def flash_attention(
             weights = (scores - finite.unsqueeze(-1)).exp()
             shrink = (high - finite).exp()              # what was weighed by the lower maximum
             total = total * shrink + weights.sum(-1)
-            mixed = mixed * shrink.unsqueeze(-1) + weights @ v[..., keys, :].to(wide)
+            mix = mix * shrink.unsqueeze(-1) + weights @ v[..., keys, :].to(wide)
             high = risen
-        out[..., rows, :] = mixed / total.masked_fill(total == 0, 1).unsqueeze(-1)
+        out[..., rows, :] = mix / total.masked_fill(total == 0, 1).unsqueeze(-1)
         lse[..., rows] = high + total.log()
     return (rearrange(out, "... kv_heads groups q d -> ... (kv_heads groups) q d"),
             rearrange(lse, "... kv_heads groups q -> ... (kv_heads groups) q"))
@@ -146,18 +153,19 @@ def flash_attention_backward(
 
     Nothing but out and lse is kept of the forward pass. The weights of a tile are made again:
 
-        P = e^(q kᵀ / √head_dim − lse)          grad_v = Pᵀ grad_out
-        dS = P ∘ (grad_out vᵀ − D)              D = the sum of grad_out ∘ out over the features
+        P = e^(q kᵀ / √head_dim − lse)          grad_v = Pᵀ dO, where dO is grad_out
+        dS = P ∘ (dO vᵀ − D)                    D = the sum of dO ∘ out over the features
         grad_q = dS k / √head_dim               grad_k = dSᵀ q / √head_dim
 
-    A key head that several query heads share gets the sum of their gradients. A query that sees no key
-    gets and gives zeros. No tensor of q · k numbers is made, and tiles in the future are not computed.
-    Computed in at least float32; each gradient in the dtype of what it is the gradient of.
+    A key head that several query heads share gets the sum of their gradients. A query that sees no
+    key gets and gives zeros. No tensor of q · k numbers is made, and tiles in the future are not
+    computed. Computed in at least float32; each gradient in the dtype of what it is the gradient
+    of.
 
     Raises what flash_attention raises.
     """
     # BEGIN SOLUTION
-    _must_fit(q, k, v, block_q, block_k)
+    _tiles_must_fit(q, k, v, block_q, block_k)
     dtypes, wide = (q.dtype, k.dtype, v.dtype), torch.promote_types(q.dtype, torch.float32)
     q_len, k_len, scale = q.shape[-2], k.shape[-2], q.shape[-1] ** -0.5
     stack = "... (kv_heads groups) q d -> ... kv_heads groups q d"
@@ -167,29 +175,33 @@ def flash_attention_backward(
     grad_q, grad_k, grad_v = (torch.zeros_like(x, dtype=wide) for x in (q, k, v))
 
     for rows in tiles(q_len, block_q):
-        q_tile, pull = q[..., rows, :].to(wide) * scale, grad_out[..., rows, :].to(wide)
-        mean = (pull * out[..., rows, :]).sum(-1, keepdim=True)
+        q_tile, dO = q[..., rows, :].to(wide) * scale, grad_out[..., rows, :].to(wide)
+        D = (dO * out[..., rows, :]).sum(-1, keepdim=True)
         for keys in tiles(k_len, block_k):
             if causal and keys.start >= k_len - q_len + rows.stop:
                 break
             k_tile, v_tile = k[..., keys, :].to(wide), v[..., keys, :].to(wide)
-            weights = (q_tile @ k_tile.mT - lse[..., rows, :]).exp()
+            P = (q_tile @ k_tile.mT - lse[..., rows, :]).exp()
             if causal:
-                weights = weights.masked_fill(_future(rows, keys, q_len, k_len, q.device), 0)
-            grad_scores = weights * (pull @ v_tile.mT - mean)
-            grad_q[..., rows, :] += grad_scores @ k_tile * scale
-            grad_k[..., keys, :] += (grad_scores.mT @ q_tile).sum(-3, keepdim=True)     # over the groups
-            grad_v[..., keys, :] += (weights.mT @ pull).sum(-3, keepdim=True)
+                P = P.masked_fill(_future(rows, keys, q_len, k_len, q.device), 0)
+            dS = P * (dO @ v_tile.mT - D)
+            grad_q[..., rows, :] += dS @ k_tile * scale
+            grad_k[..., keys, :] += (dS.mT @ q_tile).sum(-3, keepdim=True)     # over the groups
+            grad_v[..., keys, :] += (P.mT @ dO).sum(-3, keepdim=True)
     grad_q = rearrange(grad_q, "... kv_heads groups q d -> ... (kv_heads groups) q d")
-    return tuple(x.to(dtype) for x, dtype in zip((grad_q, grad_k.squeeze(-3), grad_v.squeeze(-3)), dtypes))
+    grads = grad_q, grad_k.squeeze(-3), grad_v.squeeze(-3)
+    return tuple(grad.to(dtype) for grad, dtype in zip(grads, dtypes))
     # END SOLUTION
 
 
 class FlashAttention(torch.autograd.Function):
-    """flash_attention's out, with its own backward pass: FlashAttention.apply(q, k, v, causal, block_q, block_k).
+    """flash_attention's out, with its own backward pass.
 
-    Between the passes it keeps q, k, v, out and lse, and nothing else. It can be differentiated once; the
-    gradient of a gradient is refused (RuntimeError), since the backward pass takes lse for a constant.
+    FlashAttention.apply(q, k, v, causal, block_q, block_k) gives it.
+
+    Between the passes it keeps q, k, v, out and lse, and nothing else. It can be differentiated
+    once; the gradient of a gradient is refused (RuntimeError), since the backward pass takes lse
+    for a constant.
     """
 
     @staticmethod
@@ -224,16 +236,15 @@ def split_decode(
     v: Float[Tensor, "*batch kv_heads k value_dim"],
     splits: int,
 ) -> tuple[Float[Tensor, "*batch heads q value_dim"], Float[Tensor, "*batch heads q"]]:
-    """Attention of a new token's query over all keys, cut into `splits` pieces and merged: (out, lse).
+    """A new token's attention over all keys, cut into `splits` pieces and merged: (out, lse).
 
-    A GPU computes the pieces at the same time ("flash decoding"): with a single query, there would be too few
-    tiles to keep it busy. The pieces need not be equally long, and may be empty.
+    A GPU computes the pieces at the same time ("flash decoding"): with a single query, there would
+    be too few tiles to keep it busy. The pieces need not be equally long, and may be empty.
 
     Raises ValueError naming splits where it is below 1, and what flash_attention raises.
     """
     # BEGIN SOLUTION
-    if splits < 1:
-        raise ValueError(f"splits must be at least 1, got {splits}")
+    at_least_one(splits=splits)
     pieces = zip(k.tensor_split(splits, dim=-2), v.tensor_split(splits, dim=-2))
     out, lse = flash_attention(q, *next(pieces))
     for k_piece, v_piece in pieces:
@@ -247,28 +258,31 @@ def split_decode(
 def flash_tiles(
     q_ptr: Tensor, k_ptr: Tensor, v_ptr: Tensor, out_ptr: Tensor, lse_ptr: Tensor,
     q_len: int, k_len: int, head_dim: int, value_dim: int, groups: int, scale: float,
-    CAUSAL: constexpr, BLOCK_Q: constexpr, BLOCK_K: constexpr, HEAD_DIM: constexpr, VALUE_DIM: constexpr,
+    CAUSAL: constexpr, BLOCK_Q: constexpr, BLOCK_K: constexpr,
+    HEAD_DIM: constexpr, VALUE_DIM: constexpr,
 ):
-    """The kernel: one program computes one tile of queries of one head, from the first key to the last.
+    """The kernel: one program computes one tile of queries of one head, over all keys.
 
-    Program (i, j) has the queries i · BLOCK_Q … of row j, where a row is a head of a text. The pointers are to
-    contiguous memory: q (rows, q_len, head_dim), k (rows / groups, k_len, head_dim), v (rows / groups, k_len,
-    value_dim); to be filled are out (rows, q_len, value_dim) and lse (rows, q_len), float32. HEAD_DIM and
-    VALUE_DIM are powers of two, at least as large as head_dim and value_dim: a tile is that wide. What lies
-    outside of a row's memory must not be read or written (mask=…), nor be counted. A query that sees no key gives
-    zeros, lse −∞. All numbers are float32.
+    Program (i, j) has the queries i · BLOCK_Q … of row j, where a row is a head of a text. The
+    pointers are to contiguous memory: q (rows, q_len, head_dim), k (rows / groups, k_len,
+    head_dim), v (rows / groups, k_len, value_dim); to be filled are out (rows, q_len, value_dim)
+    and lse (rows, q_len), float32. HEAD_DIM and VALUE_DIM are powers of two, at least as large as
+    head_dim and value_dim: a tile is that wide. What lies outside of a row's memory must not be
+    read or written (mask=…), nor be counted. A query that sees no key gives zeros, lse −∞. All
+    numbers are float32.
     """
     # BEGIN SOLUTION
     row = tl.program_id(1).to(tl.int64)     # row · q_len · head_dim may be past 2³¹
     queries = tl.program_id(0) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     features, value_features = tl.arange(0, HEAD_DIM), tl.arange(0, VALUE_DIM)
+    wanted, valued = features[None, :] < head_dim, value_features[None, :] < value_dim
     q_at = (row * q_len + queries[:, None]) * head_dim + features[None, :]
-    q = tl.load(q_ptr + q_at, mask=(queries[:, None] < q_len) & (features[None, :] < head_dim), other=0.0)
+    q = tl.load(q_ptr + q_at, mask=(queries[:, None] < q_len) & wanted, other=0.0)
     q = q.to(tl.float32) * scale
 
-    high = tl.full([BLOCK_Q], float("-inf"), tl.float32)
+    high = tl.full([BLOCK_Q], float("-inf"), tl.float32)    # m, ℓ and O, as in flash_attention
     total = tl.zeros([BLOCK_Q], tl.float32)
-    mixed = tl.zeros([BLOCK_Q, VALUE_DIM], tl.float32)
+    mix = tl.zeros([BLOCK_Q, VALUE_DIM], tl.float32)
     end = k_len
     if CAUSAL:
         end = tl.minimum(k_len, k_len - q_len + (tl.program_id(0) + 1) * BLOCK_Q)
@@ -277,8 +291,8 @@ def flash_tiles(
         k_at = (row // groups * k_len + keys[:, None]) * head_dim + features[None, :]
         v_at = (row // groups * k_len + keys[:, None]) * value_dim + value_features[None, :]
         real = keys[:, None] < k_len
-        k = tl.load(k_ptr + k_at, mask=real & (features[None, :] < head_dim), other=0.0).to(tl.float32)
-        v = tl.load(v_ptr + v_at, mask=real & (value_features[None, :] < value_dim), other=0.0).to(tl.float32)
+        k = tl.load(k_ptr + k_at, mask=real & wanted, other=0.0).to(tl.float32)
+        v = tl.load(v_ptr + v_at, mask=real & valued, other=0.0).to(tl.float32)
 
         seen = keys[None, :] < k_len
         if CAUSAL:
@@ -289,14 +303,13 @@ def flash_tiles(
         weights = tl.exp(scores - finite[:, None])
         shrink = tl.exp(high - finite)
         total = total * shrink + tl.sum(weights, 1)
-        mixed = mixed * shrink[:, None] + tl.dot(weights, v, input_precision="ieee")
+        mix = mix * shrink[:, None] + tl.dot(weights, v, input_precision="ieee")
         high = risen
 
-    out = mixed / tl.where(total == 0, 1.0, total)[:, None]
+    out = mix / tl.where(total == 0, 1.0, total)[:, None]
     lse = high + tl.log(total)              # −∞ where nothing was seen
     out_at = (row * q_len + queries[:, None]) * value_dim + value_features[None, :]
-    inside = (queries[:, None] < q_len) & (value_features[None, :] < value_dim)
-    tl.store(out_ptr + out_at, out, mask=inside)
+    tl.store(out_ptr + out_at, out, mask=(queries[:, None] < q_len) & valued)
     tl.store(lse_ptr + row * q_len + queries, lse, mask=queries < q_len)
     # END SOLUTION
 
@@ -309,17 +322,17 @@ def flash_kernel(
     block_q: int = 64,
     block_k: int = 64,
 ) -> tuple[Float[Tensor, "*batch heads q value_dim"], Float[Tensor, "*batch heads q"]]:
-    """Given: flash_attention by the kernel flash_tiles, for float32, bfloat16 and float16: (out, lse).
+    """Given: flash_attention by the kernel flash_tiles, of up to 32 bits: (out, lse).
 
-    A program per tile of queries and per head. Triton compiles the kernel for a GPU, once for each dtype and
-    choice of blocks; its interpreter runs it on a CPU, where TRITON_INTERPRET is 1.
+    A program per tile of queries and per head. Triton compiles the kernel for a GPU, once for each
+    dtype and choice of blocks; its interpreter runs it on a CPU, where TRITON_INTERPRET is 1.
 
-    Raises ImportError where Triton is not installed, and ValueError naming kv_heads, or block_q or block_k where
-    it is no power of two of at least 16, which is what a GPU's matrix units take.
+    Raises ImportError where Triton is not installed, and ValueError naming kv_heads, or block_q or
+    block_k where it is no power of two of at least 16, which is what a GPU's matrix units take.
     """
     if triton is None:
         raise ImportError("flash_kernel needs Triton: pip install -r requirements-triton.txt")
-    _must_fit(q, k, v, block_q, block_k)
+    _tiles_must_fit(q, k, v, block_q, block_k)
     for name, size in (("block_q", block_q), ("block_k", block_k)):
         if size < 16 or size & (size - 1):
             raise ValueError(f"{name} must be a power of two of at least 16, got {size}")
@@ -327,7 +340,9 @@ def flash_kernel(
     (q_len, head_dim), (k_len, value_dim) = q.shape[-2:], v.shape[-2:]
     out, lse = q.new_empty(*q.shape[:-1], value_dim), q.new_empty(q.shape[:-1], dtype=torch.float32)
     flash_tiles[triton.cdiv(q_len, block_q), q.shape[:-2].numel()](
-        q, k, v, out, lse, q_len, k_len, head_dim, value_dim, q.shape[-3] // k.shape[-3], head_dim ** -0.5,
+        q, k, v, out, lse, q_len, k_len, head_dim, value_dim,
+        q.shape[-3] // k.shape[-3], head_dim ** -0.5,
         CAUSAL=causal, BLOCK_Q=block_q, BLOCK_K=block_k,
-        HEAD_DIM=max(16, triton.next_power_of_2(head_dim)), VALUE_DIM=max(16, triton.next_power_of_2(value_dim)))
+        HEAD_DIM=max(16, triton.next_power_of_2(head_dim)),
+        VALUE_DIM=max(16, triton.next_power_of_2(value_dim)))
     return out, lse

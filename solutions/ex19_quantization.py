@@ -17,18 +17,21 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from given.sizes import at_least_one, cache_must_fit, widen
+from given.tensors import tensor_problems
+
 from .ex03_linear import Linear
-from .ex11_kv_cache import KVCache, _must_fit
+from .ex11_kv_cache import KVCache
 from .ex13_transformer import ModelConfig, Transformer, count_parameters
 from .ex16_pretrained import DTYPES, Weightless, read_file
 
-BLOCK = 32                                                      # of GGUF's formats and of MXFP4
-E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)                 # codes 0 … 7 of MXFP4; 8 … 15 are negative
-DAMPING = 0.01                                                  # of GPTQ, a share of the mean diagonal
+BLOCK = 32                                          # of GGUF's formats and of MXFP4
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)     # codes 0 … 7 of MXFP4; 8 … 15 are negative
+DAMPING = 0.01                                      # of GPTQ, a share of the mean diagonal
 
 
 def check_sizes(features: int, bits: int, group: int) -> None:
-    """Given: raise ValueError that names bits unless in 2 … 8, or group unless it divides features."""
+    """Given: raise ValueError naming bits unless in 2 … 8, or group unless it divides features."""
     if not 2 <= bits <= 8:
         raise ValueError(f"bits must be in 2 … 8, got {bits}")
     if group < 1 or features % group:
@@ -49,7 +52,7 @@ def _grid(w: Tensor, bits: int, symmetric: bool, dtype: torch.dtype) -> tuple[Te
 def _divide(w: Tensor, scale: Tensor) -> Tensor:
     """w / scale, and 0 where the scale is 0."""
     scale = scale.to(w.dtype)
-    return torch.where(scale == 0, 0, w / scale)
+    return (w / scale).masked_fill(scale == 0, 0)
 
 
 def _to_codes(w: Tensor, scale: Tensor, zero: Tensor, bits: int) -> Tensor:
@@ -60,7 +63,9 @@ def _to_codes(w: Tensor, scale: Tensor, zero: Tensor, bits: int) -> Tensor:
 @torch.no_grad()
 def quantize(
     w: Float[Tensor, "*rows features"], bits: int, group: int, symmetric: bool = False
-) -> tuple[UInt8[Tensor, "*rows features"], Float[Tensor, "*rows groups"], UInt8[Tensor, "*rows groups"]]:
+) -> tuple[
+    UInt8[Tensor, "*rows features"], Float[Tensor, "*rows groups"], UInt8[Tensor, "*rows groups"]
+]:
     """Each weight's code, each group's scale and zero: weight ≈ scale · (code − zero).
 
     A group is `group` neighbours along the last axis. With low = min(weights, 0) and high =
@@ -73,7 +78,8 @@ def quantize(
 
     Computed in at least float32, ties to even (torch.round). The scale is rounded to w's dtype
     *first*, and zero and codes are found with the rounded one. Where it is 0, weight / scale and
-    −low / scale count as 0. Codes and zeros are uint8, scales have w's dtype. No gradient is recorded.
+    −low / scale count as 0. Codes and zeros are uint8, scales have w's dtype. No gradient is
+    recorded.
 
     Raises ValueError naming bits unless in 2 … 8, group unless it is at least 1 and divides the
     last axis, and w where a weight is not finite.
@@ -83,7 +89,7 @@ def quantize(
     if not w.isfinite().all():
         raise ValueError("w must be finite, got an infinite weight or NaN")
     groups = rearrange(w, "... (groups size) -> ... groups size", size=group)
-    groups = groups.to(torch.promote_types(w.dtype, torch.float32))
+    groups = widen(groups)
     scale, zero = _grid(groups, bits, symmetric, w.dtype)
     codes = _to_codes(groups, scale, zero, bits)
     return codes.flatten(-2).to(torch.uint8), scale[..., 0], zero[..., 0].to(torch.uint8)
@@ -101,7 +107,8 @@ def dequantize(
     """
     # BEGIN SOLUTION
     groups = rearrange(codes, "... (groups size) -> ... groups size", groups=scales.shape[-1])
-    return (scales[..., None] * (groups.to(scales.dtype) - zeros[..., None].to(scales.dtype))).flatten(-2)
+    differences = groups.to(scales.dtype) - zeros[..., None].to(scales.dtype)
+    return (scales[..., None] * differences).flatten(-2)
     # END SOLUTION
 
 
@@ -141,22 +148,29 @@ class QuantizedLinear(nn.Module):
     in_features, and in_features where it is odd and the codes are packed.
     """
 
-    def __init__(self, in_features: int, out_features: int, bits: int, group: int, bias: bool = False,
-                 dtype: torch.dtype | None = None, device: torch.device | str | None = None):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bits: int,
+        group: int,
+        bias: bool = False,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
         super().__init__()
         # BEGIN SOLUTION
-        for name, size in (("in_features", in_features), ("out_features", out_features)):
-            if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+        at_least_one(in_features=in_features, out_features=out_features)
         check_sizes(in_features, bits, group)
         if bits <= 4 and in_features % 2:
             raise ValueError(f"in_features must be even to be packed, got {in_features}")
         self.bits, self.group = bits, group
         width, groups = in_features // 2 if bits <= 4 else in_features, in_features // group
-        self.register_buffer("codes", torch.zeros(out_features, width, dtype=torch.uint8, device=device))
-        self.register_buffer("scales", torch.zeros(out_features, groups, dtype=dtype, device=device))
-        self.register_buffer("zeros", torch.zeros(out_features, groups, dtype=torch.uint8, device=device))
-        self.bias = nn.Parameter(torch.zeros(out_features, dtype=dtype, device=device)) if bias else None
+        byte, wide = {"dtype": torch.uint8, "device": device}, {"dtype": dtype, "device": device}
+        self.register_buffer("codes", torch.zeros(out_features, width, **byte))
+        self.register_buffer("scales", torch.zeros(out_features, groups, **wide))
+        self.register_buffer("zeros", torch.zeros(out_features, groups, **byte))
+        self.bias = nn.Parameter(torch.zeros(out_features, **wide)) if bias else None
         # END SOLUTION
 
     @staticmethod
@@ -164,7 +178,8 @@ class QuantizedLinear(nn.Module):
                     zeros: Tensor) -> "QuantizedLinear":
         """Given: a layer with these codes (not packed), scales and zeros, and linear's own bias."""
         rows, features = linear.weight.shape
-        layer = QuantizedLinear(features, rows, bits, group, linear.bias is not None, linear.weight.dtype, "meta")
+        layer = QuantizedLinear(features, rows, bits, group, linear.bias is not None,
+                                linear.weight.dtype, "meta")
         layer.codes = pack_int4(codes) if bits <= 4 else codes
         layer.scales, layer.zeros, layer.bias = scales, zeros, linear.bias
         return layer.train(linear.training)
@@ -176,14 +191,17 @@ class QuantizedLinear(nn.Module):
         return dequantize(codes, self.scales, self.zeros)
         # END SOLUTION
 
-    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
+    def forward(
+        self, x: Float[Tensor, "*batch in_features"]
+    ) -> Float[Tensor, "*batch out_features"]:
         """x Ŵᵀ + b, in x's dtype: Ŵ is cast to it. Gradients reach x and the bias.
 
         Raises ValueError naming x where it does not end in in_features features.
         """
         # BEGIN SOLUTION
         if x.shape[-1] != self.scales.shape[1] * self.group:
-            raise ValueError(f"x has {x.shape[-1]} features, expected {self.scales.shape[1] * self.group}")
+            wanted = self.scales.shape[1] * self.group
+            raise ValueError(f"x has {x.shape[-1]} features, expected {wanted}")
         y = x @ self.dequantized().to(x.dtype).T
         return y if self.bias is None else y + self.bias
         # END SOLUTION
@@ -192,21 +210,22 @@ class QuantizedLinear(nn.Module):
 def layers_to_quantize(
     model: nn.Module, bits: int, group: int, skip: Iterable[str] = ()
 ) -> dict[str, Linear]:
-    """The Linear layers in a model by their names, such as "blocks.0.attention.q_proj", in its order.
+    """A model's Linear layers by their names, such as "blocks.0.attention.q_proj", in its order.
 
     Embedding and Unembedding, tied or not, are no Linear layers: they are not among them. A layer
     is left out where one of skip, "down" or "attention.q_proj" or "blocks.1", is a run of whole
     parts of its name: "blocks.1" leaves "blocks.10" in.
 
-    Raises ValueError naming bits unless in 2 … 8; skip, and the names in question, where one of skip leaves
-    nothing out; model where no layer is left; group, and the names of all layers in question, where
-    it does not divide a layer's in_features, or they are odd and bits is at most 4; and the names
-    of all layers in which a weight is not finite.
+    Raises ValueError naming bits unless in 2 … 8; skip, and the names in question, where one of
+    skip leaves nothing out; model where no layer is left; group, and the names of all layers in
+    question, where it does not divide a layer's in_features, or they are odd and bits is at most 4;
+    and the names of all layers in which a weight is not finite.
     """
     # BEGIN SOLUTION
     check_sizes(1, bits, 1)
     skip = list(skip)
-    every = {name: module for name, module in model.named_modules() if name and isinstance(module, Linear)}
+    every = {name: module for name, module in model.named_modules()
+             if name and isinstance(module, Linear)}
     hit = {name: [part for part in skip if f".{part}." in f".{name}."] for name in every}
     if idle := [part for part in skip if not any(part in parts for parts in hit.values())]:
         raise ValueError(f"skip must name Linear layers of the model, got {idle}")
@@ -216,8 +235,8 @@ def layers_to_quantize(
     features = {name: module.weight.shape[1] for name, module in chosen.items()}
     if wrong := [f"{name} of {size}" for name, size in features.items()
                  if group < 1 or size % group or bits <= 4 and size % 2]:
-        raise ValueError(f"group must divide every layer's in_features, which must be even up to 4 bits, "
-                         f"got {group} for {', '.join(wrong)}")
+        raise ValueError(f"group must divide every layer's in_features, which must be even up to "
+                         f"4 bits, got {group} for {', '.join(wrong)}")
     if wrong := [name for name, module in chosen.items() if not module.weight.isfinite().all()]:
         raise ValueError(f"model must have finite weights, got others in {', '.join(wrong)}")
     return chosen
@@ -233,8 +252,8 @@ def replace(model: nn.Module, name: str, new: nn.Module) -> None:
 def quantize_model(model: nn.Module, bits: int, group: int, skip: Iterable[str] = ()) -> nn.Module:
     """Put a QuantizedLinear in the place of each of layers_to_quantize; returns the same model.
 
-    By quantize, not symmetric. Biases, norms, embedding and unembedding stay the very objects they were, and
-    a tied pair stays tied.
+    By quantize, not symmetric. Biases, norms, embedding and unembedding stay the very objects they
+    were, and a tied pair stays tied.
 
     Raises ValueError as layers_to_quantize does, before anything is changed.
     """
@@ -256,13 +275,13 @@ def gptq(
     UInt8[Tensor, "out_features in_features"], Float[Tensor, "out_features groups"],
     UInt8[Tensor, "out_features groups"],
 ]:
-    """Codes, scales and zeros that keep inputs · weightᵀ, not weight, as it was. Computed in float64.
+    """Codes, scales and zeros that keep inputs · weightᵀ, not weight, as it was. In float64.
 
     H = XᵀX + 0.01 · mean(diag(XᵀX)) · I, with X the inputs, one a row. U is upper triangular and
     UᵀU = H⁻¹. Column j of the weights W, from the first to the last:
 
-        at the start of a group: scale and zero as in quantize, not symmetric, of the group's weights
-            as they are *now*
+        at the start of a group: scale and zero as in quantize, not symmetric, of the group's
+            weights as they are *now*
         code = clamp(round(W[:, j] / scale) + zero, 0, 2^bits − 1)
         error = (W[:, j] − scale · (code − zero)) / U[j, j]
         W[:, j + 1:] −= error · U[j, j + 1:]        what is still to come makes up for it
@@ -270,8 +289,8 @@ def gptq(
     (Frantar et al., 2022, arXiv 2210.17323.) Scales have weight's dtype. weight is not changed.
     No gradient is recorded.
 
-    Raises ValueError naming bits or group as quantize does, weight or inputs where one of their numbers is
-    not finite, and inputs where they are all 0, or there are none.
+    Raises ValueError naming bits or group as quantize does, weight or inputs where one of their
+    numbers is not finite, and inputs where they are all 0, or there are none.
     """
     # BEGIN SOLUTION
     check_sizes(weight.shape[1], bits, group)
@@ -303,15 +322,17 @@ def gptq(
 @torch.no_grad()
 def gptq_model(model: Transformer, ids: Int[Tensor, "batch seq"], bits: int, group: int,
                skip: Iterable[str] = ()) -> Transformer:
-    """Given: as quantize_model, by gptq, with the inputs that each layer meets when the model reads ids.
+    """Given: as quantize_model, by gptq, with the inputs that layers meet when the model reads ids.
 
     Block by block: a block's layers see what the blocks before it, quantized by then, hand on.
     """
     chosen = layers_to_quantize(model, bits, group, skip)
     for number in range(len(model.blocks)):
-        ours = {name: linear for name, linear in chosen.items() if name.startswith(f"blocks.{number}.")}
+        ours = {name: linear for name, linear in chosen.items()
+                if name.startswith(f"blocks.{number}.")}
         seen = {}
-        hooks = [linear.register_forward_pre_hook(lambda _, given, name=name: seen.update({name: given[0]}))
+        hooks = [linear.register_forward_pre_hook(
+                     lambda _, given, name=name: seen.update({name: given[0]}))
                  for name, linear in ours.items()]
         try:
             model(ids)
@@ -348,11 +369,12 @@ def _gguf(d: Tensor, codes: Tensor) -> Tensor:
 def q8_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
     """GGUF's Q8_0: 34 bytes for each block of 32 numbers, as llama.cpp writes them.
 
-    In float32: d = max |x| / 127, and code = round(x · (1 / d)), ties away from zero, 0 where d is 0.
-    The bytes: d in float16 (two bytes), then the 32 codes as int8. Unlike quantize, this finds the
-    codes with d *before* it is rounded.
+    In float32: d = max |x| / 127, and code = round(x · (1 / d)), ties away from zero, 0 where d is
+    0. The bytes: d in float16 (two bytes), then the 32 codes as int8. Unlike quantize, this finds
+    the codes with d *before* it is rounded.
 
-    Raises ValueError naming x where the last axis is 0 or no multiple of 32, or a number is not finite.
+    Raises ValueError naming x where the last axis is 0 or no multiple of 32, or a number is not
+    finite.
     """
     # BEGIN SOLUTION
     blocks = _blocks(x)
@@ -368,10 +390,10 @@ def q8_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
 def q4_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
     """GGUF's Q4_0: 18 bytes for each block of 32 numbers, as llama.cpp writes them.
 
-    In float32: d = m / −8, where m is the block's number of the largest size, with its sign, the first
-    of equals; so m itself gets code 0. code = trunc(x · (1 / d) + 8.5), at most 15; 8 where d is 0. It
-    stands for d · (code − 8). The bytes: d in float16, then 16 bytes, of which byte j has code j in the low four
-    bits and code j + 16 in the high four: not pack_int4's order.
+    In float32: d = m / −8, where m is the block's number of the largest size, with its sign, the
+    first of equals; so m itself gets code 0. code = trunc(x · (1 / d) + 8.5), at most 15; 8 where d
+    is 0. It stands for d · (code − 8). The bytes: d in float16, then 16 bytes, of which byte j has
+    code j in the low four bits and code j + 16 in the high four: not pack_int4's order.
 
     Raises ValueError as q8_0 does.
     """
@@ -417,7 +439,7 @@ def to_fp8(x: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
     is rounded to it; NaN becomes 127. Scale x beforehand if its range asks for it.
     """
     # BEGIN SOLUTION
-    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    x = widen(x)
     table = e4m3_values()[:127].to(x.device, x.dtype)
     codes = _nearest(x.abs(), table) + 128 * x.signbit()
     return torch.where(x.isnan(), 127, codes).to(torch.uint8)
@@ -430,10 +452,11 @@ def to_mxfp4(
 ) -> tuple[UInt8[Tensor, "*rows features"], UInt8[Tensor, "*rows blocks"]]:
     """MXFP4: a code of 4 bits (E2M1) for each number, and a power of two (E8M0) for each 32.
 
-    In float32: the scale of a block is 2^(floor(log2(max |x|)) − 2), written as its exponent plus 127, at
-    least 0; a block of zeros has 0. A code is the index of the nearest of E2M1 to |x| / scale, halfway the even
-    index, at most 6.0's, and 8 more where x is negative, −0.0 too. Codes are not packed. (OCP
-    Microscaling Formats, version 1.0, as in Rouhani et al., 2023, arXiv 2310.10537.)
+    In float32: the scale of a block is 2^(floor(log2(max |x|)) − 2), written as its exponent plus
+    127, at least 0; a block of zeros has 0. A code is the index of the nearest of E2M1 to |x| /
+    scale, halfway the even index, at most 6.0's, and 8 more where x is negative, −0.0 too. Codes
+    are not packed. (OCP Microscaling Formats, version 1.0, as in Rouhani et al., 2023, arXiv
+    2310.10537.)
 
     Raises ValueError as q8_0 does.
     """
@@ -451,7 +474,7 @@ def to_mxfp4(
 def from_mxfp4(
     codes: UInt8[Tensor, "*rows features"], exponents: UInt8[Tensor, "*rows blocks"]
 ) -> Float[Tensor, "*rows features"]:
-    """The float32 numbers that codes and exponents of MXFP4 stand for: ± E2M1 · 2^(exponent − 127)."""
+    """The float32 numbers that codes and exponents of MXFP4 are: ± E2M1 · 2^(exponent − 127)."""
     # BEGIN SOLUTION
     table = torch.tensor([*E2M1, *(-value for value in E2M1)], device=codes.device)
     blocks = rearrange(table[codes.int()], "... (blocks size) -> ... blocks size", size=BLOCK)
@@ -485,20 +508,21 @@ class Int8KVCache(KVCache):
         """Write q new positions behind the old ones, and return all of them as scale · code.
 
         For each vector of head_dim numbers: scale = max |x| / 127, computed in at least float32 and
-        then rounded to dtype; code = round(x / scale) in −127 … 127, 0 where the scale is 0. What comes back
-        is made anew, in dtype, the new positions rounded like the old ones.
+        then rounded to dtype; code = round(x / scale) in −127 … 127, 0 where the scale is 0. What
+        comes back is made anew, in dtype, the new positions rounded like the old ones.
 
         Raises ValueError, and leaves the cache as it was, where KVCache's update does.
         """
         # BEGIN SOLUTION
-        # _must_fit compares with a storage of the dtype that comes and goes; this one has no numbers
-        _must_fit(torch.empty(self.keys.shape, dtype=self.key_scales.dtype, device="meta"), k, v)
+        # cache_must_fit compares with a storage of the dtype that comes and goes; this one has no numbers
+        cache_must_fit(torch.empty(self.keys.shape, dtype=self.key_scales.dtype, device="meta"), k, v)
         end = self.length + k.shape[2]
         if end > self.capacity:
             raise ValueError(f"capacity is {self.capacity}, got position {end - 1}")
         answer = []
-        for codes, scales, x in ((self.keys, self.key_scales, k), (self.values, self.value_scales, v)):
-            x = x.to(torch.promote_types(x.dtype, torch.float32))
+        both = (self.keys, self.key_scales, k), (self.values, self.value_scales, v)
+        for codes, scales, x in both:
+            x = widen(x)
             scale = (x.abs().amax(-1, keepdim=True) / 127).to(scales.dtype)
             scales[:, :, self.length:end] = scale
             codes[:, :, self.length:end] = _divide(x, scale).round().clamp(-127, 127).to(torch.int8)
@@ -521,8 +545,7 @@ def quantized_bytes(config: ModelConfig, bits: int, group: int, bytes_per_value:
     # BEGIN SOLUTION
     if config.norm_position != "pre":
         raise ValueError(f"norm_position must be 'pre', got {config.norm_position!r}")
-    if bytes_per_value < 1:
-        raise ValueError(f"bytes_per_value must be at least 1, got {bytes_per_value}")
+    at_least_one(bytes_per_value=bytes_per_value)
     q, kv = config.heads * config.head_dim, config.kv_heads * config.head_dim
     for features in (config.d_model, config.d_ff, q):
         check_sizes(features, bits, group)
@@ -538,9 +561,9 @@ def save(model: Transformer, path: str | Path) -> None:
     """Write a quantized model into one safetensors file: no pickle, and nothing that is run.
 
     The tensors are those of its state dict; a tied matrix is written once, as "embedding.weight".
-    The header's metadata has "config", the ModelConfig's fields as JSON, and "layers", JSON too: {name:
-    [bits, group]} for each QuantizedLinear. Written beside path under another name and renamed, so
-    that path is the old file or the new one, whole.
+    The header's metadata has "config", the ModelConfig's fields as JSON, and "layers", JSON too:
+    {name: [bits, group]} for each QuantizedLinear. Written beside path under another name and
+    renamed, so that path is the old file or the new one, whole.
     """
     # BEGIN SOLUTION
     tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
@@ -557,7 +580,7 @@ def save(model: Transformer, path: str | Path) -> None:
 
 
 def _empty(metadata: dict[str, str] | None, file: Path) -> Transformer:
-    """Given: the model that save's metadata describes, Weightless; ValueError naming the file if none."""
+    """Given: the model that save's metadata describes, Weightless; else ValueError naming file."""
     try:
         config, layers = (json.loads(metadata[key]) for key in ("config", "layers"))
         with Weightless():
@@ -567,10 +590,11 @@ def _empty(metadata: dict[str, str] | None, file: Path) -> Transformer:
                 if not isinstance(linear, Linear):
                     raise ValueError(f"{name} is no Linear layer")
                 rows, features = linear.weight.shape
-                replace(model, name, QuantizedLinear(features, rows, bits, group, linear.bias is not None,
-                                                     device="meta"))
+                replace(model, name, QuantizedLinear(
+                    features, rows, bits, group, linear.bias is not None, device="meta"))
     except Exception as error:          # whatever a stranger's JSON makes of a constructor
-        raise ValueError(f"{file} is no quantized model: {type(error).__name__}: {error}") from error
+        what = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{file} is no quantized model: {what}") from error
     return model
 
 
@@ -579,9 +603,9 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Transfor
 
     Raises ValueError naming the file: where it is missing; where it is cut short or no safetensors
     file; where its metadata is not save's; and, in one message, with every tensor that is missing,
-    that the model has no place for, that has the wrong shape (with both shapes, as in (12, 8)), that
-    is not uint8 where codes and zeros are, or is none of DTYPES elsewhere; and where these last are of
-    several dtypes.
+    that the model has no place for, that has the wrong shape (with both shapes, as in (12, 8)),
+    that is not uint8 where codes and zeros are, or is none of DTYPES elsewhere; and where these
+    last are of several dtypes.
     """
     # BEGIN SOLUTION
     file = Path(path)
@@ -594,11 +618,8 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Transfor
     if model.config.tie_embeddings:
         del wanted["unembedding.weight"]
 
-    problems = [f"missing: {name}" for name in wanted if name not in tensors]
-    problems += [f"not in the model: {name}" for name in tensors if name not in wanted]
+    problems = tensor_problems(tensors, {name: tensor.shape for name, tensor in wanted.items()})
     both = {name: (tensor, wanted[name]) for name, tensor in tensors.items() if name in wanted}
-    problems += [f"misshapen: {name} of {tuple(tensor.shape)}, expected {tuple(right.shape)}"
-                 for name, (tensor, right) in both.items() if tensor.shape != right.shape]
     problems += [f"wrong kind: {name} of {tensor.dtype}" for name, (tensor, right) in both.items()
                  if tensor.dtype not in ((torch.uint8,) if right.dtype == torch.uint8 else DTYPES)]
     kinds = {tensor.dtype for tensor, _ in both.values() if tensor.dtype in DTYPES}

@@ -1,24 +1,25 @@
 """Fine-tuning: teach it something without touching most of it.
 
-LoRA: y = W x + (alpha / rank) · B A x, where W stays as it is and the thin A and B are trained. Chats
-become one text by a template, and only what the assistant says in it is learned from.
+LoRA: y = W x + (alpha / rank) · B A x, where W stays as it is and the thin A and B are trained.
+Chats become one text by a template, and only what the assistant says in it is learned from.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from datetime import datetime
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
-from jinja2.utils import Namespace
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from given.chat_template import Generation, PlainNamespace, raise_exception, strftime_now, to_json
+from given.sizes import at_least_one
+from given.tensors import tensor_problems
 
 from .ex03_linear import Linear
 from .ex05_softmax import cross_entropy
@@ -30,8 +31,10 @@ IGNORED = -100  # a target that is not learned from, as in lesson 14
 
 # An adapter folder as PEFT writes it, and the parts of a Llama or Qwen3 by Hugging Face's names.
 TENSORS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-HUGGING = {"blocks.": "model.layers.", ".attention.": ".self_attn.", ".feed_forward.gate": ".mlp.gate_proj",
-           ".feed_forward.up": ".mlp.up_proj", ".feed_forward.down": ".mlp.down_proj"}
+HUGGING = {
+    "blocks.": "model.layers.", ".attention.": ".self_attn.",
+    ".feed_forward.gate": ".mlp.gate_proj", ".feed_forward.up": ".mlp.up_proj",
+    ".feed_forward.down": ".mlp.down_proj"}
 
 # Keys of adapter_config.json that change no number once the tensors are there. What is neither
 # one of these nor read by load_lora must be null, false or empty: it would ask for another method.
@@ -55,19 +58,18 @@ class LoRALinear(nn.Module):
 
     base: the given Linear, whose parameters no longer require a gradient. lora_a: (rank,
     in_features), uniform in ±1/√in_features, drawn with torch's own generator. lora_b:
-    (out_features, rank), zeros, so that a new layer gives what base gives. Both lie on base's device
-    and are at least float32, since small steps would be lost in half precision. merged: whether base's
-    weight holds the product already; at first False.
+    (out_features, rank), zeros, so that a new layer gives what base gives. Both lie on base's
+    device and are at least float32, since small steps would be lost in half precision. merged:
+    whether base's weight holds the product already; at first False.
 
-    Raises ValueError, naming the argument, where rank is below 1, alpha not above 0, or dropout not in
-    [0, 1); base is as it was then. Hu et al., 2021 (arXiv 2106.09685).
+    Raises ValueError, naming the argument, where rank is below 1, alpha not above 0, or dropout not
+    in [0, 1); base is as it was then. Hu et al., 2021 (arXiv 2106.09685).
     """
 
-    def __init__(self, base: Linear, rank: int, alpha: float | int, dropout: float | int = 0.0):
+    def __init__(self, base: Linear, rank: int, alpha: float, dropout: float = 0.0):
         super().__init__()
         # BEGIN SOLUTION
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1, got {rank}")
+        at_least_one(rank=rank)
         if not alpha > 0:
             raise ValueError(f"alpha must be above 0, got {alpha}")
         if not 0 <= dropout < 1:
@@ -82,8 +84,10 @@ class LoRALinear(nn.Module):
         self.dropout = Dropout(dropout)
         # END SOLUTION
 
-    def forward(self, x: Float[Tensor, "*batch in_features"]) -> Float[Tensor, "*batch out_features"]:
-        """The sum, or base alone where it is merged; computed in the dtype of A, returned in base's."""
+    def forward(
+        self, x: Float[Tensor, "*batch in_features"]
+    ) -> Float[Tensor, "*batch out_features"]:
+        """The sum, or base alone where merged; computed in the dtype of A, returned in base's."""
         # BEGIN SOLUTION
         y = self.base(x)
         if self.merged:
@@ -122,23 +126,24 @@ class LoRALinear(nn.Module):
 
 def lora_layers(model: nn.Module) -> dict[str, LoRALinear]:
     """Given: a model's LoRALinears by their names, such as blocks.0.attention.q_proj."""
-    return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
+    return {name: module for name, module in model.named_modules()
+            if isinstance(module, LoRALinear)}
 
 
-def merge(model: nn.Module) -> None:
+def merge_lora(model: nn.Module) -> None:
     """Given: merge all LoRALinears of a model: it computes as fast as before add_lora."""
     for layer in lora_layers(model).values():
         layer.merge()
 
 
-def unmerge(model: nn.Module) -> None:
+def unmerge_lora(model: nn.Module) -> None:
     """Given: unmerge all LoRALinears of a model, to train on or to take another adapter."""
     for layer in lora_layers(model).values():
         layer.unmerge()
 
 
 def matches(name: str, targets: Iterable[str]) -> bool:
-    """Given: whether targets hold a module's name, or its end: q_proj is for blocks.0.attention.q_proj."""
+    """Given: whether targets hold a name or its end: q_proj is for blocks.0.attention.q_proj."""
     return any(name == target or name.endswith(f".{target}") for target in targets)
 
 
@@ -146,17 +151,17 @@ def add_lora(
     model: nn.Module,
     targets: list[str] | tuple[str, ...],
     rank: int,
-    alpha: float | int,
-    dropout: float | int = 0.0,
+    alpha: float,
+    dropout: float = 0.0,
 ) -> nn.Module:
     """Put a LoRALinear around each Linear that targets match, in place, and freeze all the rest.
 
-    targets: names of Linears, or ends of names, as in ["q_proj", "v_proj"] (see matches). Afterwards
-    no parameter but lora_a and lora_b requires a gradient. Returns the model.
+    targets: names of Linears, or ends of names, as in ["q_proj", "v_proj"] (see matches).
+    Afterwards no parameter but lora_a and lora_b requires a gradient. Returns the model.
 
-    Raises ValueError, and changes nothing: naming targets and each one of them that matches no Linear,
-    or targets where there are none; naming model where it has LoRALinears already; and what LoRALinear
-    raises.
+    Raises ValueError, and changes nothing: naming targets and each one of them that matches no
+    Linear, or targets where there are none; naming model where it has LoRALinears already; and what
+    LoRALinear raises.
     """
     # BEGIN SOLUTION
     if lora_layers(model):
@@ -182,12 +187,13 @@ def hugging_name(name: str) -> str:
 
 
 def must_be_llama(model: nn.Module) -> None:
-    """Given: raises ValueError naming model where Hugging Face would not have its Linears one by one.
+    """Given: raises ValueError naming model unless Hugging Face has its Linears one by one.
 
     GPT-2's file keeps q, k and v in one matrix, so that an adapter for three has no place in it.
     """
     config: ModelConfig | None = model.config if isinstance(model, Transformer) else None
-    if config is None or (config.norm, config.feed_forward, config.positions) != ("rms", "swiglu", "rope"):
+    parts = config and (config.norm, config.feed_forward, config.positions)
+    if parts != ("rms", "swiglu", "rope"):
         raise ValueError("model must be a Transformer like a Llama or Qwen3: RMSNorm, SwiGLU, RoPE")
 
 
@@ -195,20 +201,22 @@ def save_lora(model: nn.Module, path: str | Path) -> None:
     """Write a model's adapter into the folder path, as PEFT does; the folder is made where needed.
 
     adapter_model.safetensors: per LoRALinear base_model.model.NAME.lora_A.weight and
-    base_model.model.NAME.lora_B.weight, with NAME from hugging_name, in their own dtype. Nothing of base.
+    base_model.model.NAME.lora_B.weight, with NAME from hugging_name, in their own dtype. Nothing of
+    base.
     adapter_config.json: peft_type "LORA", task_type "CAUSAL_LM", r, lora_alpha, lora_dropout, bias
-    "none", and target_modules, a list: the last parts of the names, such as q_proj, where these match
-    the LoRALinears and no other Linear; else the whole names.
+    "none", and target_modules, a list: the last parts of the names, such as q_proj, where these
+    match the LoRALinears and no other Linear; else the whole names.
 
-    Raises ValueError naming model, and writes nothing, where it has no LoRALinear, where they differ in
-    rank, alpha or dropout, and what must_be_llama raises.
+    Raises ValueError naming model, and writes nothing, where it has no LoRALinear, where they
+    differ in rank, alpha or dropout, and what must_be_llama raises.
     """
     # BEGIN SOLUTION
     must_be_llama(model)
     layers = {hugging_name(name): layer for name, layer in lora_layers(model).items()}
     settings = {(layer.rank, layer.alpha, layer.dropout.p) for layer in layers.values()}
     if len(settings) != 1:
-        raise ValueError(f"model must have LoRALinears of one rank, alpha and dropout, got {settings or 'none'}")
+        raise ValueError("model must have LoRALinears of one rank, alpha and dropout, "
+                         f"got {settings or 'none'}")
     [(rank, alpha, dropout)] = settings
     plain = [hugging_name(name) for name, module in model.named_modules()
              if isinstance(module, Linear) and not name.endswith(".base")]
@@ -229,38 +237,42 @@ def save_lora(model: nn.Module, path: str | Path) -> None:
 
 
 def config_problems(config: dict) -> list[str]:
-    """Given: what load_lora cannot do of an adapter_config.json, a line each; none where it can all."""
-    read = {"peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules", "init_lora_weights"}
-    rank, alpha, dropout = config.get("r"), config.get("lora_alpha"), config.get("lora_dropout", 0.0)
-    targets = config.get("target_modules")
-    right = {
-        "peft_type 'LORA'": config.get("peft_type") == "LORA",
-        "r, a number of at least 1": type(rank) is int and rank >= 1,
-        "lora_alpha, a number above 0": type(alpha) in (int, float) and alpha > 0,
-        "lora_dropout in [0, 1)": type(dropout) in (int, float) and 0 <= dropout < 1,
-        "bias 'none'": config.get("bias", "none") == "none",
-        "target_modules, a list of names": bool(targets) and isinstance(targets, list) and all(
-            isinstance(target, str) for target in targets),
+    """Given: what load_lora cannot do of an adapter_config.json, a line each."""
+    read = {"peft_type", "r", "lora_alpha", "lora_dropout", "bias", "target_modules",
+            "init_lora_weights"}
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    dropout, targets = config.get("lora_dropout", 0.0), config.get("target_modules")
+    rules = [
+        ("peft_type", "be 'LORA'", config.get("peft_type") == "LORA"),
+        ("r", "be a whole number of at least 1", type(rank) is int and rank >= 1),
+        ("lora_alpha", "be a number above 0", type(alpha) in (int, float) and alpha > 0),
+        ("lora_dropout", "be in [0, 1)", type(dropout) in (int, float) and 0 <= dropout < 1),
+        ("bias", "be 'none'", config.get("bias", "none") == "none"),
+        ("target_modules", "be a list of names", bool(targets) and isinstance(targets, list) and
+         all(isinstance(target, str) for target in targets)),
         # others, such as "pissa", change the base model too
-        "init_lora_weights true, false or 'gaussian'":
-            config.get("init_lora_weights", True) in (True, False, "gaussian"),
-    } | {f"no {key}": not config[key] for key in sorted(set(config) - read - HARMLESS)}
-    return [f"{CONFIG} must have {rule}, got {config.get(rule.removeprefix('no ').split(',')[0].split()[0])!r}"
-            for rule, holds in right.items() if not holds]
+        ("init_lora_weights", "be true, false or 'gaussian'",
+         config.get("init_lora_weights", True) in (True, False, "gaussian")),
+        *((key, "be null, false or empty", not config[key])
+          for key in sorted(set(config) - read - HARMLESS)),
+    ]
+    return [f"{key} of {CONFIG} must {rule}, got {config.get(key)!r}"
+            for key, rule, holds in rules if not holds]
 
 
 def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
-    """Put the adapter in the folder path, written by save_lora or by PEFT, around a model's Linears.
+    """Put the adapter in the folder path, by save_lora or PEFT, around a model's Linears.
 
-    What save_lora wrote, and add_lora with the rank, alpha and dropout of adapter_config.json, on the
-    Linears whose hugging_name target_modules match. Tensors of any floating-point dtype are taken.
+    What save_lora wrote, and add_lora with the rank, alpha and dropout of adapter_config.json, on
+    the Linears whose hugging_name target_modules match. Tensors of any floating-point dtype are
+    taken.
     Returns the model. No other file is opened: adapter_model.bin is a pickle, which can run code.
 
-    Raises ValueError naming the folder, and changes nothing: with all config_problems; or, where there
-    are none, with every tensor that is missing, that has no place in the model, that is of the wrong
-    shape or of no floating-point dtype, and every one of target_modules that matches no Linear; or with
-    the file that is missing or damaged. Naming model where it has LoRALinears, and what must_be_llama
-    raises.
+    Raises ValueError naming the folder, and changes nothing: with all config_problems; or, where
+    there are none, with every tensor that is missing, that has no place in the model, that is of
+    the wrong shape or of no floating-point dtype, and every one of target_modules that matches no
+    Linear; or with the file that is missing or damaged. Naming model where it has LoRALinears, and
+    what must_be_llama raises.
     """
     # BEGIN SOLUTION
     must_be_llama(model)
@@ -273,19 +285,19 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
         if not (folder / TENSORS).is_file():
             raise ValueError(f"path must hold {TENSORS}, got {folder}")
         tensors, targets = read_file(folder / TENSORS), config["target_modules"]
-        linears = {name: module for name, module in model.named_modules() if isinstance(module, Linear)}
-        found = {name: linear for name, linear in linears.items() if matches(hugging_name(name), targets)}
+        linears = {name: module for name, module in model.named_modules()
+                   if isinstance(module, Linear)}
+        found = {name: linear for name, linear in linears.items()
+                 if matches(hugging_name(name), targets)}
         wanted = {}
         for name, linear in found.items():
-            theirs, (out_features, in_features) = f"base_model.model.{hugging_name(name)}", linear.weight.shape
+            theirs = f"base_model.model.{hugging_name(name)}"
+            out_features, in_features = linear.weight.shape
             wanted[f"{theirs}.lora_A.weight"] = (config["r"], in_features)
             wanted[f"{theirs}.lora_B.weight"] = (out_features, config["r"])
         problems = [f"no such Linear: {target}" for target in targets
                     if not any(matches(hugging_name(name), [target]) for name in linears)]
-        problems += [f"missing: {name}" for name in wanted if name not in tensors]
-        problems += [f"not in the model: {name}" for name in tensors if name not in wanted]
-        problems += [f"misshapen: {name} of {tuple(tensor.shape)}, expected {wanted[name]}"
-                     for name, tensor in tensors.items() if name in wanted and tuple(tensor.shape) != wanted[name]]
+        problems += tensor_problems(tensors, wanted)
         problems += [f"no floating-point numbers: {name} of {tensor.dtype}"
                      for name, tensor in tensors.items() if not tensor.is_floating_point()]
     if problems:
@@ -294,77 +306,32 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
     with torch.no_grad():
         for name, layer in lora_layers(model).items():
             for which in "ab":
-                tensor = tensors[f"base_model.model.{hugging_name(name)}.lora_{which.upper()}.weight"]
-                getattr(layer, f"lora_{which}").copy_(tensor)
+                theirs = f"base_model.model.{hugging_name(name)}.lora_{which.upper()}.weight"
+                getattr(layer, f"lora_{which}").copy_(tensors[theirs])
     return model
     # END SOLUTION
-
-
-class Generation(Extension):
-    """Given: the tag {% generation %} of Hugging Face's templates, around what the assistant says.
-
-    transformers finds the words to learn from by it. Here it changes nothing: what is inside is written.
-    """
-
-    tags = {"generation"}
-
-    def parse(self, parser: Any) -> nodes.Node:
-        """What jinja2 calls at the tag: all up to endgeneration, as it is."""
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body, lineno=line)
-
-
-class PlainNamespace(Namespace):
-    """Given: {% set ns = namespace(…) %} without names that begin with _, so that it cannot pass for a str."""
-
-    def __init__(self, **attributes: Any):
-        super().__init__()
-        for name, value in attributes.items():
-            self[name] = value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name.startswith("_"):
-            raise SecurityError(f"a namespace must not hold {name}")
-        super().__setitem__(name, value)
-
-
-def to_json(x: Any, ensure_ascii: bool = False, indent: int | None = None,
-            separators: tuple[str, str] | None = None, sort_keys: bool = False) -> str:
-    """Given: the filter tojson of chat templates: JSON as json.dumps writes it, not HTML's."""
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def raise_exception(message: str) -> None:
-    """Given: what a template calls to refuse messages, such as two turns of the user in a row."""
-    raise TemplateError(message)
-
-
-def strftime_now(form: str) -> str:
-    """Given: today's date, as a template wants it written."""
-    return datetime.now().strftime(form)
 
 
 def render_chat(
     messages: list[dict], template: str, add_generation_prompt: bool = False, **variables: Any
 ) -> str:
-    """A chat as one text, by a template in the language jinja2, as transformers' apply_chat_template has it.
+    """A chat as one text, by a template in jinja2, as transformers' apply_chat_template has it.
 
     messages: dicts with a role, such as "user", and mostly a content. template: what
     tokenizer_config.json has as chat_template, such as CHATML. add_generation_prompt: whether the
-    template shall begin the assistant's next turn. variables: further names for it, such as bos_token;
-    tools and documents are None where they are not given.
+    template shall begin the assistant's next turn. variables: further names for it, such as
+    bos_token; tools and documents are None where they are not given.
 
     A template comes from whoever made the model, and is a program. So it runs in jinja2's
-    ImmutableSandboxedEnvironment, which keeps it from Python's insides and from changing a list, and
-    all that it is handed is plain: a copy by way of JSON, no object with methods of its own. With
-    trim_blocks and lstrip_blocks (a line that holds only a tag leaves no trace), the extensions
-    loopcontrols and Generation, the filter tojson (to_json), and the functions raise_exception,
-    strftime_now and namespace (PlainNamespace).
+    ImmutableSandboxedEnvironment, which keeps it from Python's insides and from changing a list,
+    and all that it is handed is plain: a copy by way of JSON, no object with methods of its own.
+    With trim_blocks and lstrip_blocks (a line that holds only a tag leaves no trace), the
+    extensions loopcontrols and Generation, the filter tojson (to_json), and the functions
+    raise_exception, strftime_now and namespace (PlainNamespace).
 
-    Raises ValueError: naming messages where there are none or one has no role; naming variables where
-    they or the messages are no JSON; naming template where it is no jinja2, and whatever goes wrong
-    while it runs, with what was said.
+    Raises ValueError: naming messages where there are none or one has no role; naming variables
+    where they or the messages are no JSON; naming template where it is no jinja2, and whatever goes
+    wrong while it runs, with what was said.
     """
     # BEGIN SOLUTION
     if not messages or not all("role" in message for message in messages):
@@ -375,22 +342,24 @@ def render_chat(
     environment.globals |= {"raise_exception": raise_exception, "strftime_now": strftime_now,
                             "namespace": PlainNamespace}
     try:
-        given = json.loads(json.dumps({"tools": None, "documents": None, "messages": messages} | variables))
+        given = json.loads(json.dumps(
+            {"tools": None, "documents": None, "messages": messages} | variables))
     except (TypeError, ValueError) as error:
         raise ValueError(f"messages and variables must be JSON: {error}") from error
     try:
-        return environment.from_string(template).render(given, add_generation_prompt=add_generation_prompt)
+        return environment.from_string(template).render(
+            given, add_generation_prompt=add_generation_prompt)
     except Exception as error:          # a program of another's may fail in any way
         raise ValueError(f"template cannot write these messages: {error}") from error
     # END SOLUTION
 
 
 def assistant_mask(ids: list[int], header: list[int], end: int) -> list[bool]:
-    """Which tokens of a chat the assistant said: behind a header, up to its end token, which is one of them.
+    """Which tokens of a chat the assistant said: behind a header, up to its end token and with it.
 
-    header: the ids that open the assistant's turn, such as those of "<|im_start|>assistant\\n"; they are
-    not its words. end: the id that ends a turn; to stop is a thing to learn, too. A turn without an end
-    goes on to the last id. A header inside of a turn is part of it.
+    header: the ids that open the assistant's turn, such as those of "<|im_start|>assistant\\n";
+    they are not its words. end: the id that ends a turn; to stop is a thing to learn, too. A turn
+    without an end goes on to the last id. A header inside of a turn is part of it.
 
     Raises ValueError naming header where it is empty, or stands nowhere in ids: nothing would be
     learned, in silence. (So it may be when a tokenizer joins the header's last character with what
@@ -460,45 +429,36 @@ def pack(
 ) -> Packed:
     """Examples, pairs of ids and learn, side by side in rows of seq_len, so that none sees another.
 
-    In the order given, each goes into the first row that has room for all of it, behind what is there,
-    or else begins a new row. What is left of a row is one more example: pad, of which nothing is
-    learned. positions restart at 0 with every example. mask: True where a token may look, that is at
-    those of its own example (the model's causal mask is ANDed with it). learn is False for the first
-    token of every example, whatever was given: nothing before it is its own.
+    In the order given, each goes into the first row that has room for all of it, behind what is
+    there, or else begins a new row. What is left of a row is one more example: pad, of which
+    nothing is learned. positions restart at 0 with every example. mask: True where a token may
+    look, that is at those of its own example (the model's causal mask is ANDed with it). learn is
+    False for the first token of every example, whatever was given: nothing before it is its own.
 
-    ids and positions are int64. So what the model says of every token is what it says of each example alone.
+    ids and positions are int64. So what the model says of every token is what it says of each
+    example alone.
 
     Raises ValueError: naming seq_len where it is below 1; naming examples where there are none, and
-    where one is empty, longer than seq_len (cut, it would lose its end), or has a learn of another length.
+    where one is empty, longer than seq_len (cut, it would lose its end), or has a learn of another
+    length.
     """
     # BEGIN SOLUTION
-    if seq_len < 1:
-        raise ValueError(f"seq_len must be at least 1, got {seq_len}")
-    if not examples or not all(len(ids) == len(learn) and 1 <= len(ids) <= seq_len for ids, learn in examples):
+    at_least_one(seq_len=seq_len)
+    if not examples or not all(
+            len(ids) == len(learn) and 1 <= len(ids) <= seq_len for ids, learn in examples):
         raise ValueError(f"examples must have 1 … {seq_len} ids and as many learn, got "
                          f"{[(len(ids), len(learn)) for ids, learn in examples]}")
-    rows, room = [], []
-    for example in examples:
-        size = len(example[0])
-        row = next((row for row, left in enumerate(room) if size <= left), len(rows))
-        if row == len(rows):
-            rows.append([])
-            room.append(seq_len)
-        rows[row].append(example)
-        room[row] -= size
-    for row, left in zip(rows, room):
-        row.append(([pad] * left, [False] * left))
-
-    def _table(of_example: Callable) -> Tensor:
-        """A number for every token of every row, from a function of an example's place, ids and learn."""
-        return torch.tensor([[number for place, (ids, learn) in enumerate(row) for number in
-                              of_example(place, ids, learn)] for row in rows], device=device)
-
-    ids = _table(lambda place, ids, learn: ids)
-    learn = _table(lambda place, ids, learn: [False, *learn[1:]] if learn else [])
-    positions = _table(lambda place, ids, learn: range(len(ids)))
-    which = _table(lambda place, ids, learn: [place] * len(ids))
-    return Packed(ids, learn, positions, (which[:, :, None] == which[:, None, :])[:, None])
+    rows = []                           # of tokens: (id, whether it is learned, position, example)
+    for example, (ids, learn) in enumerate(examples):
+        row = next((row for row in rows if len(row) + len(ids) <= seq_len), None)
+        if row is None:
+            rows.append(row := [])
+        row += [(id, learned and place > 0, place, example)
+                for place, (id, learned) in enumerate(zip(ids, learn))]
+    for row in rows:
+        row += [(pad, False, place, len(examples)) for place in range(seq_len - len(row))]
+    ids, learn, positions, which = torch.tensor(rows, device=device).unbind(-1)
+    return Packed(ids, learn.bool(), positions, (which[:, :, None] == which[:, None, :])[:, None])
     # END SOLUTION
 
 
@@ -509,8 +469,9 @@ def sft_loss(
 ) -> Float[Tensor, ""]:
     """The mean of −log p(token) over the tokens to learn, of all rows together, in nats.
 
-    logits at place t are about the token at t + 1: a row's first token has no prediction and does not
-    count, whatever learn says. As lesson 05's cross_entropy: in at least float32, in the dtype of logits.
+    logits at place t are about the token at t + 1: a row's first token has no prediction and does
+    not count, whatever learn says. As lesson 05's cross_entropy: in at least float32, in the dtype
+    of logits.
 
     Raises ValueError naming learn where no token is left to learn from.
     """

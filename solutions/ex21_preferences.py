@@ -1,8 +1,8 @@
 """Preferences: learning from choices between two answers, and from rewards.
 
 An answer's log-probability is the sum of its tokens'. From pairs of answers, one of them preferred,
-come a reward model's loss and DPO's; from rewards of answers that the model itself has written comes
-GRPO. Everything is computed in at least float32 and left there, unlike in earlier chapters: a
+come a reward model's loss and DPO's; from rewards of answers that the model itself has written
+comes GRPO. Everything is computed in at least float32 and left there, unlike in earlier chapters: a
 difference of two log-probabilities follows, and bfloat16 knows 100.0 and 100.5 and nothing between.
 """
 
@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from given.sizes import at_least_one, widen
+
 from .ex05_softmax import log_softmax
 from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import clip_grad_norm
@@ -21,11 +23,6 @@ from .ex15_generation import generate
 
 # The model of this lesson, 84,000 parameters: ten digits, a sign that asks, a sign that ends.
 SORTER = ModelConfig(vocab_size=12, d_model=64, layers=2, heads=4, d_ff=128, max_seq_len=16)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Given: x in at least float32."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 # -- log-probabilities
@@ -36,7 +33,8 @@ def token_log_probs(
     """log π(ids[t] | ids[:t]) of every token but the first: what the logits *before* it gave it.
 
     Entry t − 1 is the log-softmax of logits[t − 1] at ids[t]; the last logits speak of a token that
-    is not there. In at least float32; ids of any integer dtype. A batch of no rows gives no numbers.
+    is not there. In at least float32; ids of any integer dtype. A batch of no rows gives no
+    numbers.
 
     Raises ValueError naming ids where seq is 0, or an id is not in 0 … vocab − 1.
     """
@@ -46,7 +44,7 @@ def token_log_probs(
         raise ValueError(f"ids must hold at least one token, got shape {tuple(ids.shape)}")
     if ((ids < 0) | (ids >= vocab)).any():
         raise ValueError(f"ids must be in 0 … {vocab - 1}, got {ids.min()} … {ids.max()}")
-    scores = log_softmax(_wide(logits[..., :-1, :]))
+    scores = log_softmax(widen(logits[..., :-1, :]))
     return scores.gather(-1, ids[..., 1:, None].long()).squeeze(-1)
     # END SOLUTION
 
@@ -85,7 +83,7 @@ def reward_loss(
     # BEGIN SOLUTION
     if not chosen.numel():
         raise ValueError(f"chosen must hold a reward, got shape {tuple(chosen.shape)}")
-    return -F.logsigmoid(_wide(chosen) - _wide(rejected)).mean()
+    return -F.logsigmoid(widen(chosen) - widen(rejected)).mean()
     # END SOLUTION
 
 
@@ -94,7 +92,7 @@ def dpo_loss(
     rejected: Float[Tensor, "*batch"],
     ref_chosen: Float[Tensor, "*batch"],
     ref_rejected: Float[Tensor, "*batch"],
-    beta: float | int = 0.1,
+    beta: float = 0.1,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """Direct preference optimization: reward_loss of the rewards β (log π − log π_ref).
 
@@ -109,8 +107,8 @@ def dpo_loss(
     # BEGIN SOLUTION
     if not beta > 0:
         raise ValueError(f"beta must be above 0, got {beta}")
-    chosen_rewards = beta * (_wide(chosen) - _wide(ref_chosen).detach())
-    rejected_rewards = beta * (_wide(rejected) - _wide(ref_rejected).detach())
+    chosen_rewards = beta * (widen(chosen) - widen(ref_chosen).detach())
+    rejected_rewards = beta * (widen(rejected) - widen(ref_rejected).detach())
     loss = reward_loss(chosen_rewards, rejected_rewards)
     return loss, chosen_rewards.detach(), rejected_rewards.detach()
     # END SOLUTION
@@ -130,18 +128,18 @@ def kl_estimates(
     Schulman, 2020 (http://joschu.net/blog/kl-approx.html).
     """
     # BEGIN SOLUTION
-    d = _wide(ref_log_probs) - _wide(log_probs)
+    d = widen(ref_log_probs) - widen(log_probs)
     return -d, d.square() / 2, d.expm1() - d
     # END SOLUTION
 
 
 def group_advantages(
-    rewards: Float[Tensor, "*groups n"], scale: bool = True, eps: float | int = 1e-4
+    rewards: Float[Tensor, "*groups n"], scale: bool = True, eps: float = 1e-4
 ) -> Float[Tensor, "*groups n"]:
     """How much better than its group an answer is: (r − mean) / (std + eps) over the last axis.
 
-    A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r − mean,
-    not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
+    A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r −
+    mean, not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
 
     Raises ValueError naming rewards where a group holds fewer than 2.
     Shao et al., 2024 (arXiv 2402.03300); Liu et al., 2025 (arXiv 2503.20783).
@@ -149,7 +147,7 @@ def group_advantages(
     # BEGIN SOLUTION
     if rewards.shape[-1] < 2:
         raise ValueError(f"rewards must hold 2 or more per group, got shape {tuple(rewards.shape)}")
-    rewards = _wide(rewards)
+    rewards = widen(rewards)
     advantages = rewards - rewards.mean(-1, keepdim=True)
     if scale:
         advantages = advantages / (rewards.std(-1, keepdim=True) + eps)
@@ -163,9 +161,9 @@ def grpo_loss(
     advantages: Float[Tensor, "*rows"],
     mask: Bool[Tensor, "*rows tokens"],
     ref_log_probs: Float[Tensor, "*rows tokens"] | None = None,
-    beta: float | int = 0.0,
-    clip_low: float | int = 0.2,
-    clip_high: float | int = 0.2,
+    beta: float = 0.0,
+    clip_low: float = 0.2,
+    clip_high: float = 0.2,
     kind: str = "grpo",
     max_length: int | None = None,
 ) -> Float[Tensor, ""]:
@@ -184,11 +182,10 @@ def grpo_loss(
         "dapo"     the mean over all tokens of all answers
         "dr_grpo"  the sum over all tokens, divided by the number of answers times max_length
 
-    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high unless at least 0
-    (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length not at least 1
-    for "dr_grpo", a mask that leaves no token.
-    Shao et al., 2024 (arXiv 2402.03300); Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025
-    (arXiv 2503.20783).
+    In at least float32. Raises ValueError naming the argument: beta, clip_low or clip_high unless
+    at least 0 (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length
+    not at least 1 for "dr_grpo", a mask that leaves no token. Shao et al., 2024 (arXiv 2402.03300);
+    Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025 (arXiv 2503.20783).
     """
     # BEGIN SOLUTION
     for name, value in {"beta": beta, "clip_low": clip_low, "clip_high": clip_high}.items():
@@ -203,14 +200,14 @@ def grpo_loss(
     if not mask.any():
         raise ValueError("mask must leave a token to learn from, got none")
 
-    gain = _wide(advantages).detach().unsqueeze(-1)
-    now = _wide(log_probs).masked_fill(~mask, 0)        # before anything can become NaN
-    old = _wide(old_log_probs).detach().masked_fill(~mask, 0)
+    gain = widen(advantages).detach().unsqueeze(-1)
+    now = widen(log_probs).masked_fill(~mask, 0)        # before anything can become NaN
+    old = widen(old_log_probs).detach().masked_fill(~mask, 0)
     ratio = (now - old).exp()
     clipped = ratio.clamp(1 - clip_low, 1 + clip_high)
     losses = -torch.minimum(ratio * gain, clipped * gain)
     if beta:
-        ref = _wide(ref_log_probs).detach().masked_fill(~mask, 0)
+        ref = widen(ref_log_probs).detach().masked_fill(~mask, 0)
         k3 = kl_estimates(now, ref)[2]
         losses = losses + beta * k3
     losses = losses.masked_fill(~mask, 0)
@@ -259,15 +256,14 @@ def rollouts(
     # BEGIN SOLUTION
     if not prompts or not all(prompts):
         raise ValueError(f"prompts must hold a prompt of at least one token, got {prompts}")
-    for name, value in {"n": n, "max_new_tokens": max_new_tokens}.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+    at_least_one(n=n, max_new_tokens=max_new_tokens)
     if not 0 <= end < model.config.vocab_size:
         raise ValueError(f"end must be in 0 … {model.config.vocab_size - 1}, got {end}")
     starts = [prompt for prompt in prompts for _ in range(n)]
     answers = generate(model, starts, max_new_tokens, stop=[end], rng=rng)
     finished = [len(answer) < max_new_tokens for answer in answers]
-    texts = [start + answer + [end] * done for start, answer, done in zip(starts, answers, finished)]
+    texts = [start + answer + [end] * done
+             for start, answer, done in zip(starts, answers, finished)]
     longest = max(map(len, texts))
     device = next(model.parameters()).device
     ids = torch.tensor([text + [0] * (longest - len(text)) for text in texts], device=device)
@@ -278,7 +274,7 @@ def rollouts(
 
 
 def exact_reward(rolled: Rollouts, targets: list[list[int]]) -> Float[Tensor, "prompts n"]:
-    """A reward that can be verified: 1 for an answer that is its prompt's target and was ended, else 0.
+    """A reward that can be verified: 1 for a prompt's target, where it was ended, else 0.
 
     targets: one per prompt, without the end token. float32, on the device of rolled.ids.
 
@@ -303,8 +299,8 @@ def grpo_step(
     advantages: Float[Tensor, "prompts n"],
     ref_model: Transformer | None = None,
     updates: int = 1,
-    max_norm: float | int = 1.0,
-    **loss: float | int | str | None,
+    max_norm: float = 1.0,
+    **loss: float | str | None,
 ) -> list[float]:
     """`updates` steps of the optimizer on one set of answers; returns the loss before each.
 
@@ -319,8 +315,7 @@ def grpo_step(
     and what grpo_loss raises. Nothing has changed then.
     """
     # BEGIN SOLUTION
-    if updates < 1:
-        raise ValueError(f"updates must be at least 1, got {updates}")
+    at_least_one(updates=updates)
     if not max_norm > 0:
         raise ValueError(f"max_norm must be above 0, got {max_norm}")
     if loss.get("beta") and ref_model is None:

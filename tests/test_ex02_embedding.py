@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import accepts, dtypes, points, raises, shares_memory, tolerance
+from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance
 
 FORBIDDEN = {"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding",
              "torch.nn.functional.embedding_bag", "torch.embedding", "torch.embedding_bag",
@@ -15,7 +15,7 @@ def test_table_parameters(impl, draw):
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self.
     """
     table = impl.Embedding(7, 3)
-    return {name: {"shape": str(tuple(p.shape)), "requires_grad": p.requires_grad}
+    return {name: {"shape": shape(p), "requires_grad": p.requires_grad}
             for name, p in table.named_parameters()}
 
 
@@ -54,7 +54,7 @@ def test_table_device(impl, draw):
     Hand device on as you do dtype. The "meta" device, asked for here, holds shapes only.
     """
     weight = impl.Embedding(7, 3, device="meta").weight
-    return {"device": weight.device.type, "shape": str(tuple(weight.shape))}
+    return {"device": weight.device.type, "shape": shape(weight)}
 
 
 @points(2)
@@ -175,7 +175,7 @@ def test_backward_half(impl, draw):
 def test_backward_float64(impl, draw):
     """embedding_backward adds up float64 gradients in float64.
 
-    torch.promote_types(dtype, torch.float32) widens half precision and leaves float64 alone. These
+    The given widen(x) widens half precision and leaves float64 alone. These
     are whole numbers near 2²⁶ that nearly cancel; of those float32 holds only every eighth.
     """
     grad_out = draw.ints(100, 8, 3).double()
@@ -189,12 +189,9 @@ def test_unembedding_parameters(impl, draw):
 
     Row v belongs to token v, as in Embedding: only so can the two share it.
     """
-    def shapes(layer):
-        return {name: str(tuple(p.shape)) for name, p in layer.named_parameters()}
-
     layer = impl.Unembedding(3, 7, bias=True)
-    return {"without bias": shapes(impl.Unembedding(3, 7)), "with bias": shapes(layer),
-            "bias": layer.bias}
+    return {"without bias": shapes(impl.Unembedding(3, 7).named_parameters()),
+            "with bias": shapes(layer.named_parameters()), "bias": layer.bias}
 
 
 @tolerance(0.02)

@@ -1,6 +1,6 @@
 """What chapter 03 asks of Linear, its backward pass and its cost."""
 
-from grader import accepts, dtypes, points, raises, tolerance
+from grader import accepts, dtypes, points, raises, shape, shapes, tolerance
 
 FORBIDDEN = {"torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear", "torch.nn.Bilinear",
              "torch.nn.functional.bilinear", "torch.bilinear", "torch.nn.Conv1d", "torch.nn.functional.conv1d",
@@ -14,7 +14,7 @@ def test_parameters(impl, draw):
     weight holds what output i multiplies with the input, so the outputs come first.
     """
     layer = impl.Linear(5, 3)
-    return {name: str(tuple(p.shape)) for name, p in layer.named_parameters()}
+    return shapes(layer.named_parameters())
 
 
 def test_bias_parameters(impl, draw):
@@ -23,7 +23,7 @@ def test_bias_parameters(impl, draw):
     Give it one number per output, on one axis, and wrap it in nn.Parameter, or it never trains.
     """
     bias = impl.Linear(5, 3, bias=True).bias
-    return {"shape": str(tuple(bias.shape)), "starts at zero": bool((bias == 0).all()),
+    return {"shape": shape(bias), "starts at zero": bool((bias == 0).all()),
             "trains": bias.requires_grad}
 
 
@@ -158,8 +158,7 @@ def test_backward_shapes(impl, draw):
     grad_x is shaped like x, grad_weight like weight, and grad_bias has one number per output.
     """
     grad_x, grad_weight, grad_bias = impl.linear_backward(draw(5, 6), draw(4, 6), draw(5, 4))
-    return {"grad_x": str(tuple(grad_x.shape)), "grad_weight": str(tuple(grad_weight.shape)),
-            "grad_bias": str(tuple(grad_bias.shape))}
+    return {"grad_x": shape(grad_x), "grad_weight": shape(grad_weight), "grad_bias": shape(grad_bias)}
 
 
 def test_backward_swapped_axes(impl, draw):

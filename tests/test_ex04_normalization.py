@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import accepts, dtypes, points, raises, tolerance
+from grader import accepts, dtypes, points, raises, shape, tolerance
 
 FORBIDDEN = {
     "torch.nn.LayerNorm", "torch.nn.RMSNorm", "torch.nn.GroupNorm", "torch.nn.BatchNorm1d",
@@ -19,7 +19,7 @@ def parameters(module):
     """Each parameter's shape, and the number that it starts at."""
     def start(values):
         return values[0] if len(values) == 1 else "numbers that differ"
-    return {name: {"shape": str(tuple(p.shape)), "starts at": start(p.unique().tolist())}
+    return {name: {"shape": shape(p), "starts at": start(p.unique().tolist())}
             for name, p in module.named_parameters()}
 
 

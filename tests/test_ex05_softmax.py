@@ -40,7 +40,7 @@ def test_softmax(impl, draw, dtype):
     """softmax turns each row of scores into e^x over the row's sum of e^x, in the dtype of x.
 
     Three steps along the last axis: exponentiate, add up, divide. float64 stays float64 all along:
-    torch.promote_types(x.dtype, torch.float32) is float32 at least.
+    the given widen(x) is float32 at least.
     """
     return impl.softmax(draw(3, 5).to(dtype))
 

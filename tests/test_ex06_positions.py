@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import accepts, dtypes, points, raises, tolerance
+from grader import accepts, dtypes, points, raises, shapes, tolerance
 
 FORBIDDEN = {"torch.nn.Embedding", "torch.nn.functional.embedding", "torch.embedding"}
 
@@ -51,7 +51,7 @@ def test_learned_parameters(impl, draw):
     it to self, or it never trains.
     """
     positions = impl.LearnedPositions(7, 4)
-    return {name: str(tuple(p.shape)) for name, p in positions.named_parameters()}
+    return shapes(positions.named_parameters())
 
 
 @tolerance(0.02)
@@ -157,7 +157,7 @@ def test_clipped_parameters(impl, draw):
     +max_distance, 0 included.
     """
     bias = impl.ClippedRelativeBias(2, 3)
-    return {"parameters": {name: str(tuple(p.shape)) for name, p in bias.named_parameters()},
+    return {"parameters": shapes(bias.named_parameters()),
             "starts at zero": bool((bias.weight == 0).all())}
 
 

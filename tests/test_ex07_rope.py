@@ -3,6 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises
+from grader.course.doubles import Elsewhere
 
 FORBIDDEN = set()
 
@@ -143,8 +144,8 @@ def test_far_positions(impl, draw, dtype):
 def test_precise_frequencies(impl, draw):
     """Tables have the precision of the frequencies, but at least float32.
 
-    torch.promote_types(frequencies.dtype, torch.float32) is that dtype. Cast the frequencies to it
-    before they meet the positions. The tables are kept in it too, and no wider.
+    The given widen(frequencies) is that precise. Widen the frequencies before they meet the
+    positions. The tables are kept in it too, and no wider.
     """
     def bits(rope):
         return sorted({torch.finfo(table.dtype).bits for table in rope.buffers()})
@@ -189,10 +190,11 @@ def test_tables_device(impl, draw):
     A model is often made on the meta device, as shapes without numbers, and filled later. Make the
     positions on frequencies.device; where none are given, that is torch's default device.
     """
-    given = impl.RoPE(8, 16, frequencies=torch.empty(4, device="meta"))
-    with torch.device("meta"):
-        own = impl.RoPE(8, 16)
-    return [sorted({table.device.type for table in rope.buffers()}) for rope in (given, own)]
+    with Elsewhere() as there:
+        given = impl.RoPE(8, 16, frequencies=torch.ones(4, device=there.device))
+        with there.device:
+            own = impl.RoPE(8, 16)
+        return [sorted({table.device.type for table in rope.buffers()}) for rope in (given, own)]
 
 
 def test_head_dim(impl, draw):

@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import accepts, dtypes, points, raises, shares_memory, tolerance
+from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance
 
 FORBIDDEN = {
     "torch.sigmoid", "torch.sigmoid_", "torch.Tensor.sigmoid", "torch.Tensor.sigmoid_",
@@ -22,14 +22,14 @@ def _ones(draw, *shape):
 
 
 def _shapes(module):
-    return {name: str(tuple(p.shape)) for name, p in module.named_parameters()}
+    return shapes(module.named_parameters())
 
 
 @dtypes("float32", "bfloat16", "float16", "float64")
 def test_sigmoid(impl, draw, dtype):
     """sigmoid is 1 / (1 + e^−x), in the dtype of x.
 
-    Compute in at least float32 (`_wide` does it, and leaves float64 as it is) and cast the result
+    Compute in at least float32 (`widen` does it, and leaves float64 as it is) and cast the result
     back with .to(x.dtype).
     """
     return impl.sigmoid(draw(4, 7, scale=3.0).to(dtype))
@@ -251,7 +251,7 @@ def test_dropout_dtype(impl, draw, dtype):
     A float32 mask times a half-precision x is float32: make the mask like x, or cast the result.
     """
     y = impl.Dropout(0.5)(draw(3, 5).to(dtype))
-    return {"dtype is kept": y.dtype == dtype, "shape": str(tuple(y.shape))}
+    return {"dtype is kept": y.dtype == dtype, "shape": shape(y)}
 
 
 def test_dropout_bad_p(impl, draw):
@@ -393,7 +393,7 @@ def test_swapped_axes(impl, draw):
 def test_bad_sizes(impl, draw):
     """A d_model or d_ff below 1 raises a ValueError that names it.
 
-    `_at_least_one` does it. Call it before Linear complains of its in_features.
+    `at_least_one` does it. Call it before Linear complains of its in_features.
     """
     return {"MLP(0, 4)": raises(ValueError, lambda: impl.MLP(0, 4, "gelu"), names="d_model"),
             "MLP(4, -1)": raises(ValueError, lambda: impl.MLP(4, -1, "gelu"), names="d_ff"),

@@ -4,7 +4,8 @@ from importlib import import_module
 
 import torch
 
-from grader import accepts, dtypes, points, raises, tolerance
+from grader import accepts, dtypes, points, raises, shapes, tolerance
+from grader.course.doubles import Elsewhere
 
 FORBIDDEN = {
     "torch.nn.functional.scaled_dot_product_attention",
@@ -65,8 +66,9 @@ def test_causal_mask_device(impl, draw):
     A mask on the CPU cannot hide scores on a GPU. torch.ones and its like take device=… . (Asked
     with torch's "meta" device, which every machine has; without a device it is torch's default.)
     """
-    return {"device='meta'": impl.causal_mask(3, 5, device="meta").device.type,
-            "no device": impl.causal_mask(3, 5).device.type}
+    with Elsewhere() as there:
+        made = impl.causal_mask(3, 5, device=there.device).device.type
+    return {"device='meta'": made, "no device": impl.causal_mask(3, 5).device.type}
 
 
 @points(3)
@@ -76,7 +78,7 @@ def test_attention_weights(impl, draw, dtype):
 
     Each row of q kᵀ belongs to a query and each column to a key, and each row of weights sums to
     1. head_dim is the last axis of q: the features of one head, not of all of them. "At least
-    float32" means that float64 stays float64 throughout: torch.promote_types gives the wider one.
+    float32" means that float64 stays float64 throughout: the given widen(q) leaves it alone.
     Without a mask every query looks at every key.
     """
     return impl.attention_weights(draw(2, 3, 5, 16).to(dtype), draw(2, 3, 5, 16).to(dtype))
@@ -105,7 +107,7 @@ def test_mask_broadcasts(impl, draw):
 def test_mask_that_does_not_fit(impl, draw):
     """A mask that does not broadcast to (*batch, q, k) raises a ValueError that names mask.
 
-    `_must_fit` does it. A mask with a batch of its own would otherwise make the answer larger.
+    `mask_must_fit` does it. A mask with a batch of its own would otherwise make the answer larger.
     """
     q, k = draw(1, 3, 4, 8), draw(1, 3, 5, 8)
     refused = {f"mask of shape {shape}": raises(
@@ -185,8 +187,7 @@ def test_module_parameters(impl, draw):
 
     Four Linear layers from d_model to d_model; no layer per head.
     """
-    return {f"bias={bias}": {name: str(tuple(p.shape)) for name, p in
-                             impl.MultiHeadAttention(12, 3, bias=bias).named_parameters()}
+    return {f"bias={bias}": shapes(impl.MultiHeadAttention(12, 3, bias=bias).named_parameters())
             for bias in (False, True)}
 
 

@@ -95,7 +95,7 @@ def test_overflow(impl, draw):
 def test_refuses_what_does_not_fit(impl, draw):
     """k and v of another shape or dtype raise a ValueError that names k or v, in both caches.
 
-    `_must_fit` does it: call it first. Without it a batch of 1 would be written to every row, and
+    `cache_must_fit` does it: call it first. Without it a batch of 1 would be written to every row, and
     float64 would silently be rounded.
     """
     said, good = {}, draw(2, 3, 1, 4)
@@ -118,7 +118,7 @@ def test_refuses_what_does_not_fit(impl, draw):
 def test_refuses_gradients(impl, draw):
     """A k or v that records gradients raises a ValueError; under torch.no_grad() it is taken.
 
-    Written into the storage, its graph would be held as long as the cache. `_must_fit` does it.
+    Written into the storage, its graph would be held as long as the cache. `cache_must_fit` does it.
     """
     said = {}
     for name, cache in _both(impl, draw).items():
@@ -170,7 +170,7 @@ def test_reset(impl, draw):
 def test_bad_sizes(impl, draw):
     """A size below 1 raises a ValueError that names it, as the cache is made.
 
-    `_at_least_one(batch=batch, …)` names the first size that is too small. Sizes of 1 are taken.
+    `at_least_one(batch=batch, …)` names the first size that is too small. Sizes of 1 are taken.
     """
     names = ["batch", "kv_heads", "capacity", "head_dim"]
     sizes = [[1 - (i == j) for j in range(4)] for i in range(4)]

@@ -2,7 +2,7 @@
 
 import torch
 
-from grader import accepts, points, raises, tolerance
+from grader import accepts, points, raises, shape, shapes, tolerance
 
 FORBIDDEN = {
     "torch.nn.Transformer", "torch.nn.TransformerEncoder", "torch.nn.TransformerEncoderLayer",
@@ -32,7 +32,7 @@ def _model(impl, draw, kind, **changes):
 
 
 def _shapes(module):
-    return {name: str(tuple(tensor.shape)) for name, tensor in module.state_dict().items()}
+    return shapes(module.state_dict())
 
 
 def _input_of(block, call):
@@ -299,7 +299,7 @@ def test_make_caches(impl, draw):
     config = _config(impl, QWEN3, layers=3, windows=(None, 3, None))
     caches = impl.make_caches(config, 5, 9, dtype=torch.bfloat16, device=draw.device)
     return {"kinds": [type(cache).__name__ for cache in caches],
-            "shapes": [str(tuple(cache.keys.shape)) for cache in caches],
+            "shapes": [shape(cache.keys) for cache in caches],
             "dtypes": [str(cache.keys.dtype) for cache in caches],
             "different": len({id(cache) for cache in caches}),
             "device": [cache.keys.device.type for cache in impl.make_caches(config, 1, 2, device="meta")]}

@@ -397,10 +397,10 @@ def test_generate_twice(impl, draw):
 
 
 def test_generate_mode(impl, draw):
-    """generate runs in eval mode and without gradients, and puts the model's mode back.
+    """generate runs in eval mode and without gradients, and puts every module's mode back.
 
-    Dropout would garble the text. model.training says what the mode was; put it back also where
-    the model raised an error (`finally`).
+    Dropout would garble the text. Note which modules were training, and set these back, also where
+    the model raised an error (`finally`): a part that its owner has frozen in eval mode stays so.
     """
     model, seen = _model(impl, draw, dropout=0.5), []
     model.register_forward_hook(
@@ -411,14 +411,17 @@ def test_generate_mode(impl, draw):
         said.append(model.training)
     model.train()
     unknown = raises(ValueError, lambda: impl.generate(model, [[99]], 2))
-    return {"training, gradients": seen, "after": said, "an unknown id": unknown,
-            "after an error": model.training}
+    said.append(model.training)
+    model.blocks[0].eval()                             # frozen by its owner
+    impl.generate(model, PROMPTS[:1], 2, use_cache=False)
+    return {"training, gradients": seen, "training, eval, after an error": said, "an unknown id": unknown,
+            "a frozen part": [module.training for module in (model, model.norm, model.blocks[0])]}
 
 
 def test_generate_refuses(impl, draw):
     """No prompt, an empty prompt, no room for max_new_tokens: ValueErrors before anything is computed.
 
-    `_must_fit`, which is given, says them. The rows count up to the longest prompt plus
+    `_prompts_must_fit`, which is given, says them. The rows count up to the longest prompt plus
     max_new_tokens; exactly max_seq_len is allowed.
     """
     model, said = _model(impl, draw, max_seq_len=8), {}

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from grader import accepts, dtypes, points, raises, shares_memory
+from grader import accepts, dtypes, points, raises, shape, shares_memory
 
 FORBIDDEN = {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.fake_quantize_per_tensor_affine",
              "torch.fake_quantize_per_channel_affine", "torch.float8_e4m3fn", "torch.load",
@@ -221,7 +221,7 @@ def test_quantized_linear_buffers(impl, draw):
                               (3, False, torch.float16)):
         layer = impl.QuantizedLinear(12, 5, bits, 4, bias=bias, dtype=dtype, device=draw.device)
         found[f"{bits} bits"] = {
-            "tensors": {name: [str(tuple(x.shape)), str(x.dtype), bool((x == 0).all())]
+            "tensors": {name: [shape(x), str(x.dtype), bool((x == 0).all())]
                         for name, x in layer.state_dict().items()},
             "parameters": [name for name, _ in layer.named_parameters()],
             "bits and group": [layer.bits, layer.group], "no bias": layer.bias is None}
@@ -548,7 +548,7 @@ def test_int8_cache(impl, draw):
 def test_int8_cache_is_a_cache(impl, draw):
     """It rewinds, resets and refuses as KVCache does, and leaves itself as it was when it refuses.
 
-    Make it a subclass. _must_fit compares with a storage: give it one of the dtype that comes in.
+    Make it a subclass. cache_must_fit compares with a storage: give it one of the dtype that comes in.
     """
     cache, new = impl.Int8KVCache(1, 2, 5, 4, draw.float, draw.device), draw(1, 2, 3, 4)
     cache.update(new, draw(1, 2, 3, 4))

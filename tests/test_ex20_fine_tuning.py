@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import torch
 from safetensors.torch import load_file, save_file
 
-from grader import accepts, dtypes, points, raises
+from grader import accepts, dtypes, points, raises, shape
 
 FORBIDDEN = {"torch.load", "torch.serialization.load", "transformers.AutoTokenizer", "peft.get_peft_model",
              "peft.PeftModel",
@@ -102,7 +102,7 @@ def test_layer_starts_as_base(impl, draw):
     layer, x = impl.LoRALinear(base, 40, 16.0), draw(2, 3, 200)
     bound = 200**-0.5
     a = layer.lora_a.detach()
-    return {"output": layer(x), "A": str(tuple(a.shape)), "B": layer.lora_b.detach(),
+    return {"output": layer(x), "A": shape(a), "B": layer.lora_b.detach(),
             "A is inside of the bounds": bool((a.abs() <= bound * 1.0001).all()),
             "A comes near them": bool((a.min() < -0.97 * bound) & (a.max() > 0.97 * bound)),
             "A is spread evenly": bool(0.9 < a.std() / (bound / 3**0.5) < 1.1)}

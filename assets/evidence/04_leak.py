@@ -3,7 +3,6 @@
     python assets/evidence/04_leak.py        writes 04_leak.csv, resumable
 """
 
-import csv
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from torch.nn.functional import cross_entropy
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex02_embedding import Embedding  # noqa: E402
 from solutions.ex03_linear import Linear  # noqa: E402
 from solutions.ex04_normalization import RMSNorm  # noqa: E402
@@ -61,20 +61,9 @@ def losses(norm, seed: int, steps: int = 300) -> tuple[float, float]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = list(csv.DictReader(FILE.open())) if FILE.exists() else []
-    there = {(row["norm"], row["seed"]) for row in rows}
     norms = {"RMSNorm": lambda: RMSNorm(WIDTH), "over the sequence": lambda: over_sequence}
-    todo = [(name, str(seed)) for seed in range(5) for name in norms]
-    for done, (name, seed) in enumerate(todo, 1):
-        if (name, seed) not in there:
-            found = losses(norms[name](), int(seed))
-            rows.append(dict(zip(COLUMNS, (name, seed, *(f"{loss:.4f}" for loss in found)), strict=True)))
-            with FILE.open("w", newline="") as out:
-                writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-        print(f"\r04_leak: {done} of {len(todo)}", end="", flush=True)
-    print()
+    table.resume(FILE, COLUMNS, [(name, seed) for seed in range(5) for name in norms], lambda name, seed: [
+        (name, seed, *(f"{loss:.4f}" for loss in losses(norms[name](), seed)))])
 
 
 if __name__ == "__main__":

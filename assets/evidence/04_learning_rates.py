@@ -3,7 +3,6 @@
     python assets/evidence/04_learning_rates.py        writes 04_learning_rates.csv, resumable
 """
 
-import csv
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex03_linear import Linear  # noqa: E402
 from solutions.ex04_normalization import RMSNorm  # noqa: E402
 
@@ -51,19 +51,13 @@ def train(norm, rate: float, seed: int, steps: int = 40) -> list[float]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = list(csv.DictReader(FILE.open())) if FILE.exists() else []
-    there = {(row["norm"], row["rate"], row["seed"]) for row in rows}
-    todo = [(name, f"1e{power}", str(seed)) for seed in range(5) for name in RATES for power in RATES[name]]
-    for done, (name, rate, seed) in enumerate(todo, 1):
-        if (name, rate, seed) not in there:
-            losses = train(NORMS[name], float(rate), int(seed))
-            rows.append(dict(zip(COLUMNS, (name, rate, seed, f"{losses[0]:.5g}", f"{losses[-1]:.5g}"), strict=True)))
-            with FILE.open("w", newline="") as out:
-                writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-        print(f"\r04_learning_rates: {done} of {len(todo)}", end="", flush=True)
-    print()
+    settings = [(name, f"1e{power}", seed) for seed in range(5) for name in RATES for power in RATES[name]]
+
+    def rows_of(name, rate, seed):
+        first, *_, last = train(NORMS[name], float(rate), seed)
+        return [(name, rate, seed, f"{first:.5g}", f"{last:.5g}")]
+
+    table.resume(FILE, COLUMNS, settings, rows_of)
 
 
 if __name__ == "__main__":

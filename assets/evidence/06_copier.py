@@ -5,7 +5,6 @@
 Also: what two wrong sinusoids do, given to the model that was trained on the right one, or trained on.
 """
 
-import csv
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from einops import rearrange
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex03_linear import Linear  # noqa: E402
 from solutions.ex06_positions import (  # noqa: E402
     ClippedRelativeBias,
@@ -112,19 +112,8 @@ def rows_of(kind: str, seed: int) -> list[tuple]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = list(csv.DictReader(FILE.open())) if FILE.exists() else []
-    there = {(row["positions"], row["seed"]) for row in rows}
-    todo = [(kind, str(seed)) for seed in range(5)
-            for kind in ("none", "sinusoidal", "learned", "clipped", "T5", "ALiBi")]
-    for done, (kind, seed) in enumerate(todo, 1):
-        if (kind, seed) not in there:
-            rows += [dict(zip(COLUMNS, map(str, row), strict=True)) for row in rows_of(kind, int(seed))]
-            with FILE.open("w", newline="") as out:
-                writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-        print(f"\r06_copier: {done} of {len(todo)}", end="", flush=True)
-    print()
+    kinds = ("none", "sinusoidal", "learned", "clipped", "T5", "ALiBi")
+    table.resume(FILE, COLUMNS, [(kind, seed) for seed in range(5) for kind in kinds], rows_of)
 
 
 if __name__ == "__main__":

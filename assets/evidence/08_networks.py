@@ -5,7 +5,6 @@
 The text is what Python's help() says, so another version of Python has slightly other numbers.
 """
 
-import csv
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import torch.nn.functional as F
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex03_linear import Linear  # noqa: E402
 from solutions.ex08_feedforward import ACTIVATIONS, MLP, SwiGLU  # noqa: E402
 
@@ -125,16 +125,8 @@ def main() -> None:
             (HERE / "08_dropout.csv", ["p", "seed", "training loss", "held-out loss"],
              dropout, [(p, seed) for seed in SEEDS for p in (0.0, 0.5)])]
     for file, columns, measure, todo in jobs:
-        rows = list(csv.reader(file.open()))[1:] if file.exists() else []
-        there = {tuple(row[:len(todo[0])]) for row in rows}
-        for done, setting in enumerate(todo, 1):
-            key = tuple(map(str, setting))
-            if key not in there:
-                rows.append([*key, *measure(*setting, windows, held_out)])
-                with file.open("w", newline="") as out:
-                    csv.writer(out, lineterminator="\n").writerows([columns, *rows])
-            print(f"\r{file.stem}: {done} of {len(todo)}", end="", flush=True)
-        print()
+        table.resume(file, columns, todo, lambda *setting, measure=measure: [
+            (*setting, *measure(*setting, windows, held_out))])
 
 
 if __name__ == "__main__":

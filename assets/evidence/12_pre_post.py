@@ -6,7 +6,6 @@ One row for each model and seed. Rows that are there already are kept, so a run 
 goes on. The code is the lesson's own: blocks of chapter 12, Adam with a rate of 0.003, 50 steps.
 """
 
-import csv
 import sys
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from torch import nn
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex04_normalization import LayerNorm  # noqa: E402
 from solutions.ex08_feedforward import MLP  # noqa: E402
 from solutions.ex09_attention import MultiHeadAttention, causal_mask  # noqa: E402
@@ -106,16 +106,8 @@ def measure(kind: str, layers: int, seed: int) -> list[str]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    done = list(csv.reader(TABLE.open()))[1:] if TABLE.exists() else []
-    for kind, layers in SETTINGS:
-        for seed in SEEDS:
-            if [kind, str(layers), str(seed)] in (row[:3] for row in done):
-                continue
-            done.append(measure(kind, layers, seed))
-            with TABLE.open("w", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows([COLUMNS, *done])
-            print(f"12_pre_post: {len(done)} of {len(SETTINGS) * len(SEEDS)}, {kind}-norm,"
-                  f" {layers} blocks, seed {seed}: last loss {done[-1][-1].split()[-1]}", flush=True)
+    table.resume(TABLE, COLUMNS, [(*setting, seed) for setting in SETTINGS for seed in SEEDS],
+                 lambda *setting: [measure(*setting)])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ future, and the encoder-decoder that writes six letters backwards. Rows that are
 stopped goes on. last is the mean loss of the last 10 steps, losses are means of 5 steps.
 """
 
-import csv
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex05_softmax import cross_entropy  # noqa: E402
 from solutions.ex13_transformer import BASE_2017, EncoderDecoder, ModelConfig, Transformer  # noqa: E402
 
@@ -104,19 +104,8 @@ def measure(model: str, seed: int) -> dict:
 
 def main() -> None:
     torch.set_num_threads(1)
-    rows = list(csv.DictReader(TABLE.open())) if TABLE.exists() else []
-    settings = [*configs(), BACKWARDS]
-    for seed in SEEDS:
-        for setting in settings:
-            if (setting, str(seed)) in {(made["model"], made["seed"]) for made in rows}:
-                continue
-            rows.append(measure(setting, seed))
-            with TABLE.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-            print(f"13_walk: {len(rows)} of {len(settings) * len(SEEDS)}, {setting}, seed {seed}:"
-                  f" last losses {rows[-1]['last']}", flush=True)
+    table.resume(TABLE, COLUMNS, [(model, seed) for seed in SEEDS for model in (*configs(), BACKWARDS)],
+                 lambda *setting: [measure(*setting).values()])
 
 
 if __name__ == "__main__":

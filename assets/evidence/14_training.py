@@ -8,7 +8,6 @@ text, and gives slightly other numbers. losses are means of 10 steps (of one bat
 It runs on torch's kernels (lesson 13), which takes half of the time and gives the same but for rounding.
 """
 
-import csv
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,11 @@ from torch import nn
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
 from solutions.ex05_softmax import cross_entropy  # noqa: E402
-from solutions.ex13_transformer import ModelConfig, Transformer, use_torch_kernels  # noqa: E402
+from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
 from solutions.ex14_training import (  # noqa: E402
     AdamW,
     bits_per_byte,
@@ -141,20 +142,10 @@ _TOKENS: dict = {}
 
 def main() -> None:
     torch.set_num_threads(1)
-    docs, held = split()
-    rows = list(csv.DictReader(TABLE.open())) if TABLE.exists() else []
-    settings = [*(f"descent {rate:g}" for rate in RATES), "AdamW 0.002", *SMALL_SETTINGS, "one batch", "Llama"]
-    for setting in settings:
-        for seed in SEEDS:
-            if (setting, str(seed)) in {(made["setting"], made["seed"]) for made in rows}:
-                continue
-            rows.append(measure(setting, seed, docs, held))
-            with TABLE.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-            print(f"14_training: {len(rows)} of {len(settings) * len(SEEDS)}, {setting}, seed {seed}:"
-                  f" last losses {rows[-1]['last']}", flush=True)
+    texts = split()
+    names = [*(f"descent {rate:g}" for rate in RATES), "AdamW 0.002", *SMALL_SETTINGS, "one batch", "Llama"]
+    table.resume(TABLE, COLUMNS, [(name, seed) for name in names for seed in SEEDS],
+                 lambda *setting: [measure(*setting, *texts).values()])
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ A row is one setting and one seed; each seed continues six prompts of its own. R
 The rows "the five passages" are those of assets/five_passages.txt, which were written for the course, one each.
 """
 
-import csv
-import hashlib
 import sys
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex15_generation import generate  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 
@@ -63,23 +62,14 @@ def row_of(model, tokenizer, setting: dict | None, seed: int) -> list[float]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    mark = hashlib.sha256((POCKET / "model.safetensors").read_bytes()).hexdigest()[:8]
+    mark = table.mark(POCKET / "model.safetensors")
     model, tokenizer = load_pretrained(POCKET, dtype=torch.float32), load_tokenizer(POCKET)
-    rows = list(csv.DictReader(FILE.open())) if FILE.exists() else []
-    rows = [row for row in rows if row["model"] == mark]
-    there = {(row["setting"], row["seed"]) for row in rows}
-    todo = [(setting, seed) for seed in range(len(PROMPTS)) for setting in [None, *SETTINGS]]
-    for done, (setting, seed) in enumerate(todo, 1):
-        name = PASSAGES if setting is None else name_of(setting)
-        if (name, str(seed)) not in there:
-            found = row_of(model, tokenizer, setting, seed)
-            rows.append(dict(zip(COLUMNS, (mark, name, seed, *(f"{x:.4f}" for x in found)), strict=True)))
-            with FILE.open("w", newline="") as out:
-                writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-        print(f"\r15_settings: {done} of {len(todo)}", end="", flush=True)
-    print()
+    settings = {PASSAGES if setting is None else name_of(setting): setting for setting in [None, *SETTINGS]}
+
+    def rows_of(name, seed):
+        return [(mark, name, seed, *(f"{x:.4f}" for x in row_of(model, tokenizer, settings[name], seed)))]
+
+    table.resume(FILE, COLUMNS, [(name, seed) for seed in range(len(PROMPTS)) for name in settings], rows_of, mark)
 
 
 if __name__ == "__main__":

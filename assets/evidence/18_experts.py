@@ -14,8 +14,7 @@ that is the commonest of all.
 It runs on torch's kernels (lesson 13), which takes less time and gives the same but for rounding.
 """
 
-import csv
-import importlib.util
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,8 +24,10 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex05_softmax import cross_entropy  # noqa: E402
-from solutions.ex13_transformer import ModelConfig, Transformer, use_torch_kernels  # noqa: E402
+from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
 from solutions.ex14_training import (  # noqa: E402
     bits_per_byte,
     clip_grad_norm,
@@ -57,9 +58,7 @@ HELD_OUT = 20_000                               # bytes
 
 def texts() -> tuple[torch.Tensor, torch.Tensor]:
     """Bytes to train on and bytes held out, as 14_training.py parts them."""
-    spec = importlib.util.spec_from_file_location("evidence_14", HERE / "14_training.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = importlib.import_module("assets.evidence.14_training")
     return tuple(torch.tensor(list(text.encode())) for text in script.split())
 
 
@@ -144,19 +143,9 @@ def measure(name: str, seed: int, text: torch.Tensor, held: torch.Tensor) -> dic
 
 def main() -> None:
     torch.set_num_threads(1)
-    text, held = texts()
-    rows = list(csv.DictReader(TABLE.open())) if TABLE.exists() else []
-    for name in MODELS:
-        for seed in SEEDS:
-            if (name, str(seed)) in {(row["model"], row["seed"]) for row in rows}:
-                continue
-            rows.append(measure(name, seed, text, held))
-            with TABLE.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-            print(f"18_experts: {len(rows)} of {len(MODELS) * len(SEEDS)}, {name}, seed {seed}: "
-                  f"held-out loss {rows[-1]['held out']}", flush=True)
+    both = texts()
+    table.resume(TABLE, COLUMNS, [(name, seed) for name in MODELS for seed in SEEDS],
+                 lambda *setting: [measure(*setting, *both).values()])
 
 
 if __name__ == "__main__":

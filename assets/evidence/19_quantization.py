@@ -9,8 +9,6 @@ The five texts are documents that were held out when the pocket model was traine
 12,000 characters of each: docstrings of Python 3.11 (PSF License). Rows of another pocket model are dropped.
 """
 
-import csv
-import hashlib
 import json
 import sys
 import sysconfig
@@ -22,8 +20,9 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from assets.pocket.text import docstrings, plain, unseen  # noqa: E402
-from solutions.ex13_transformer import use_torch_kernels  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex14_training import bits_per_byte, evaluate  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex19_quantization import gptq_model, quantize_model  # noqa: E402
@@ -74,22 +73,13 @@ def measure(model, tokenizer) -> dict[str, float]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    mark = hashlib.sha256((POCKET / "model.safetensors").read_bytes()).hexdigest()[:8]
-    tokenizer = load_tokenizer(POCKET)
-    rows = list(csv.DictReader(FILE.open())) if FILE.exists() else []
-    rows = [row for row in rows if row["model"] == mark]
-    there = {(int(row["bits"]), row["method"], int(row["draw"])) for row in rows}
-    for done, setting in enumerate(SETTINGS, 1):
-        if setting not in there:
-            found = measure(quantized(tokenizer, *setting), tokenizer)
-            rows += [dict(zip(COLUMNS, (mark, *setting, name, f"{bits:.5f}"), strict=True))
-                     for name, bits in found.items()]
-            with FILE.open("w", newline="") as out:
-                writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-        print(f"\r19_quantization: {done} of {len(SETTINGS)}", end="", flush=True)
-    print()
+    mark, tokenizer = table.mark(POCKET / "model.safetensors"), load_tokenizer(POCKET)
+
+    def rows_of(*setting):
+        found = measure(quantized(tokenizer, *setting), tokenizer)
+        return [(mark, *setting, name, f"{bits:.5f}") for name, bits in found.items()]
+
+    table.resume(FILE, COLUMNS, SETTINGS, rows_of, mark)
 
 
 if __name__ == "__main__":

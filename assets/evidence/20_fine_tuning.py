@@ -8,8 +8,6 @@ what greedy decoding would write: each of its tokens is the likeliest one behind
 Bits per byte are measured on the passages that were written for the course. Rows of another pocket model are dropped.
 """
 
-import csv
-import hashlib
 import random
 import re
 import sys
@@ -20,7 +18,8 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from solutions.ex13_transformer import use_torch_kernels  # noqa: E402
+from assets.evidence import table  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex14_training import AdamW, bits_per_byte, clip_grad_norm, evaluate, learning_rate  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex20_fine_tuning import add_lora, encode_chat, pack, sft_loss  # noqa: E402
@@ -114,21 +113,9 @@ def measure(setting: str, seed: int, mark: str) -> dict:
 
 def main() -> None:
     torch.set_num_threads(1)
-    mark = hashlib.sha256((POCKET / "model.safetensors").read_bytes()).hexdigest()[:8]
-    rows = list(csv.DictReader(TABLE.open())) if TABLE.exists() else []
-    rows = [row for row in rows if row["model"] == mark]
-    for setting in SETTINGS:
-        for seed in SEEDS:
-            if (setting, str(seed)) in {(row["setting"], row["seed"]) for row in rows}:
-                continue
-            rows.append(measure(setting, seed, mark))
-            with TABLE.open("w", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-            print(f"20_fine_tuning: {len(rows)} of {len(SETTINGS) * len(SEEDS)}, {setting}, seed {seed}: "
-                  f"{rows[-1]['right, new words']} of {TEST} right, {rows[-1]['bits per byte']} bits per byte",
-                  flush=True)
+    mark = table.mark(POCKET / "model.safetensors")
+    table.resume(TABLE, COLUMNS, [(name, seed) for name in SETTINGS for seed in SEEDS],
+                 lambda *setting: [measure(*setting, mark).values()], mark)
 
 
 if __name__ == "__main__":

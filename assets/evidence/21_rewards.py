@@ -6,7 +6,7 @@ Five seeds; each trains a base model of its own, then starts every run from it. 
 """
 
 import copy
-import csv
+import functools
 import sys
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
+from assets.evidence import table  # noqa: E402
 from solutions.ex13_transformer import Transformer  # noqa: E402
 from solutions.ex14_training import AdamW, clip_grad_norm, learning_rate, train_step  # noqa: E402
 from solutions.ex21_preferences import (  # noqa: E402
@@ -164,39 +165,23 @@ def train_pairs(base: Transformer, kind: str, seed: int, steps: int = PAIR_STEPS
         optimizer.step()
 
 
-def rows_of(file: Path) -> list[dict]:
-    return list(csv.DictReader(file.open())) if file.exists() else []
-
-
-def write(file: Path, columns: list[str], rows: list[dict]) -> None:
-    with file.open("w", newline="") as out:
-        writer = csv.DictWriter(out, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main() -> None:
     torch.set_num_threads(1)
-    todo = [(REWARDS, REWARD_COLUMNS, name) for name in RUNS]
-    todo += [(PAIRS, PAIR_COLUMNS, kind) for kind in ("opposites", "near misses")]
-    done = 0
-    for seed in SEEDS:
-        base = None
-        for file, columns, name in todo:
-            rows = rows_of(file)
-            if (name, str(seed)) not in {(row[columns[0]], row["seed"]) for row in rows}:
-                base = base or base_model(seed)
-                if file is REWARDS:
-                    reward, steps, beta = RUNS[name]
-                    found = train(base, reward, seed, steps, beta)
-                else:
-                    found = train_pairs(base, name, seed)
-                rows += [dict(zip(columns, (name, seed, step, *(f"{x:.4f}" for x in numbers)), strict=True))
-                         for step, *numbers in found]
-                write(file, columns, rows)
-            done += 1
-            print(f"\r21_rewards: {done} of {len(todo) * len(SEEDS)}", end="", flush=True)
-    print()
+    bases = functools.cache(base_model)
+
+    def rewards(name, seed):
+        reward, steps, beta = RUNS[name]
+        return rows(name, seed, train(bases(seed), reward, seed, steps, beta))
+
+    def pairs(kind, seed):
+        return rows(kind, seed, train_pairs(bases(seed), kind, seed))
+
+    def rows(name, seed, found):
+        return [(name, seed, step, *(f"{x:.4f}" for x in numbers)) for step, *numbers in found]
+
+    table.resume(REWARDS, REWARD_COLUMNS, [(name, seed) for seed in SEEDS for name in RUNS], rewards)
+    table.resume(PAIRS, PAIR_COLUMNS,
+                 [(kind, seed) for seed in SEEDS for kind in ("opposites", "near misses")], pairs)
 
 
 if __name__ == "__main__":

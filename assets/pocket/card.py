@@ -1,6 +1,6 @@
 """Writes the pocket model's card, README.md, and draws how its training went, training.png.
 
-    python assets/pocket/card.py        once train.py has ended, which does this too
+    python assets/pocket/card.py        once train.py has ended (make pocket runs one after the other)
 """
 
 import csv
@@ -27,7 +27,8 @@ from assets.pocket.train import (  # noqa: E402
     induction,
     joined,
 )
-from solutions.ex13_transformer import POCKET, Transformer, count_parameters, use_torch_kernels  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
+from solutions.ex13_transformer import POCKET, Transformer, count_parameters  # noqa: E402
 from solutions.ex14_training import bits_per_byte, evaluate  # noqa: E402
 from solutions.ex15_generation import generate  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402

@@ -24,13 +24,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from assets.pocket.text import split  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex01_tokens import Tokenizer, train_bpe  # noqa: E402
 from solutions.ex09_attention import attention_weights, causal_mask  # noqa: E402
 from solutions.ex13_transformer import (  # noqa: E402
     POCKET,
     Transformer,
     count_parameters,
-    use_torch_kernels,
 )
 from solutions.ex14_training import (  # noqa: E402
     IGNORED,
@@ -44,7 +44,7 @@ from solutions.ex14_training import (  # noqa: E402
     save_checkpoint,
     train_step,
 )
-from solutions.ex16_pretrained import LLAMA, byte_letters, load_tokenizer, rename  # noqa: E402
+from solutions.ex16_pretrained import byte_letters, load_tokenizer, rename  # noqa: E402
 
 END = "<|endoftext|>"
 # Steps, sequences in each, their length, and the share of them that is made to repeat.
@@ -254,8 +254,12 @@ def export(model: Transformer) -> None:
 
 
 def hf_names(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The tensors of one of our Llamas by Hugging Face's names: chapter 16's table, backwards."""
-    return rename(state, {ours: theirs for theirs, ours in LLAMA.items()})
+    """The tensors of one of our Llamas by Hugging Face's names: what convert_llama undoes."""
+    return rename(state, {
+        "embedding": "model.embed_tokens", "blocks": "model.layers", "norm": "model.norm",
+        "unembedding": "lm_head", "norm1": "input_layernorm", "attention": "self_attn",
+        "norm2": "post_attention_layernorm", "feed_forward.gate": "mlp.gate_proj",
+        "feed_forward.up": "mlp.up_proj", "feed_forward.down": "mlp.down_proj"})
 
 
 def main() -> None:
@@ -270,9 +274,6 @@ def main() -> None:
     tokens, held_out = found["tokens"].values()
     held_out_bytes = len(joined(found["texts"]["held out"]).encode())
     export(train(tokens, held_out, held_out_bytes, asked.device, console))
-    from assets.pocket.card import write_card  # which imports this file
-    with console.status("measuring the model and its baselines"):
-        write_card(found)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ answers in key/ (see `grader.judge.record`).
 
 import ast
 import difflib
+import json
 import os
 import re
-import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +23,8 @@ HIDDEN = TESTS / "hidden"
 # Another folder than exercises/ may be worked in, as the course's own tests do with fresh stubs.
 EXERCISES = Path(os.environ.get("COURSE_EXERCISES", ROOT / "exercises")).resolve()
 
+# The course's parts, each by the number that it begins with.
+PARTS = {"00": "The pieces", "09": "Attention", "13": "Whole models", "17": "Modern practice"}
 BLOCK = re.compile(r"^([ \t]*)# BEGIN SOLUTION\n.*?^[ \t]*# END SOLUTION\n", re.M | re.S)
 
 
@@ -75,10 +77,11 @@ class Chapter:
 
 
 def engine_files(*rooms: str) -> list[Path]:
-    """The grader's files in these rooms; without any named, all that every edition has."""
+    """The code that is given, and the grader's files in these rooms; without any named, all that every edition has."""
     top = ROOT / "grader"
-    return sorted(path for path in top.rglob("*.py") if (room := path.relative_to(top).parts[0]) in rooms or not (
-        rooms or room in ("classroom", "author")))
+    return sorted([*(ROOT / "given").glob("*.py"), *(
+        path for path in top.rglob("*.py") if (room := path.relative_to(top).parts[0]) in rooms or not (
+            rooms or room in ("classroom", "author")))])
 
 
 def chapters() -> list[Chapter]:
@@ -205,11 +208,33 @@ def stub(chapter: Chapter) -> str:
     return (STUBS / chapter.solution.name).read_text("utf-8")
 
 
-def table(chosen: list[Chapter] = ()) -> str:
-    """The README's table of chapters (all, where none is chosen), as Markdown."""
-    rows = [f"| [{c.number}](notebooks/{c.notebook.name}) | {c.title} | "
-            f"{', '.join(p.number for p in prerequisites(c)) or '–'} |" for c in chosen or chapters()]
-    return textwrap.dedent("""\
-        | lesson | what you build | uses |
-        |---|---|---|
-        """) + "\n".join(rows) + "\n"
+def parts(chosen: Iterable[Chapter] = ()) -> dict[str, list[Chapter]]:
+    """These chapters (all, where none is chosen) under the names of the course's parts, in order."""
+    found = {}
+    for chapter in chosen or chapters():
+        found.setdefault(PARTS[max(first for first in PARTS if first <= chapter.number)], []).append(chapter)
+    return found
+
+
+def minutes(chapter: Chapter) -> float:
+    """About how long a chapter takes: 180 words a minute, 45 seconds for each cell, 7.5 minutes for each part to write.
+
+    Words in folds do not count. Over all lessons it is what their first cells say, summed.
+    """
+    cells = json.loads(chapter.notebook.read_text("utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    words = len(re.sub(r"<details>.*?</details>", "", text, flags=re.S).split())
+    run = sum(cell["cell_type"] == "code" for cell in cells)
+    return words / 180 + 0.75 * run + 7.5 * stub(chapter).count("raise NotImplementedError")
+
+
+def table(chosen: Iterable[Chapter] = ()) -> str:
+    """The README's tables of chapters (all, where none is chosen), one a part, as Markdown."""
+    tables = []
+    for part, those in parts(chosen).items():
+        hours = max(1, round(sum(map(minutes, those)) / 60))
+        rows = [f"| [{c.number}](notebooks/{c.notebook.name}) | {c.title} | "
+                f"{', '.join(p.number for p in prerequisites(c)) or '–'} |" for c in those]
+        tables.append("\n".join([f"### {part}: about {hours} hour{'s' * (hours > 1)}", "",
+                                 "| lesson | what you build | uses |", "|---|---|---|", *rows]) + "\n")
+    return "\n".join(tables)

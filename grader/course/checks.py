@@ -129,6 +129,16 @@ def shares_memory(a, b) -> bool:
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
+def shape(tensor) -> str:
+    """A tensor's shape as words, "(2, 3)", to answer with: compared whole, and read as it stands."""
+    return str(tuple(tensor.shape))
+
+
+def shapes(tensors) -> dict[str, str]:
+    """The shape of each tensor by its name; tensors: a module's named_parameters() or its state dict."""
+    return {name: shape(tensor) for name, tensor in dict(tensors).items()}
+
+
 def load(path: Path):
     """Import a test file on its own, outside any package."""
     spec = importlib.util.spec_from_file_location(f"_checks_{path.parent.name}_{path.stem}", path)

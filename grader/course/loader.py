@@ -1,15 +1,15 @@
 """Which file a chapter is imported from: the student's, or the reference where none is begun.
 
-One finder serves `exercises/__init__.py` and the grader's workers. It picks the folder and
-hands it as `path` to the finders behind it, so that jaxtyping's hook, tracebacks and debuggers
-see the real file. No bytecode is read or written: two saves within a second would otherwise
-run the first one's code.
+One finder serves `exercises/__init__.py` and the grader's workers, so that a chapter's types and shapes are checked
+alike in both, and tracebacks and debuggers see the real file. No bytecode is read or written.
 """
 
+import importlib.util
 import sys
 from importlib.abc import MetaPathFinder
+from pathlib import Path
 
-from jaxtyping import install_import_hook
+from grader.course.shapes import CheckedLoader
 
 PACKAGE = "exercises"       # the name that a student's own imports and tracebacks show
 
@@ -22,27 +22,15 @@ class ChapterFinder(MetaPathFinder):
 
     def find_spec(self, fullname, path=None, target=None):
         package, _, stem = fullname.rpartition(".")
-        if package != self.package:
+        folder = self.folder_of(stem) if package == self.package else None
+        file = Path(folder or "", f"{stem}.py")
+        if folder is None or not file.is_file():
             return None
-        folder = self.folder_of(stem)
-        if folder is None:
-            return None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1:]:
-            spec = finder.find_spec(fullname, [str(folder)], target)
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader.path_stats = _no_stats
-                return spec
-        return None
-
-
-def _no_stats(path):
-    raise OSError("no bytecode")
+        return importlib.util.spec_from_file_location(fullname, file, loader=CheckedLoader(fullname, str(file)))
 
 
 def install(package: str, folder_of) -> ChapterFinder:
-    """Load a package's chapters through a finder, with shapes checked by jaxtyping and beartype."""
-    install_import_hook(package, "beartype.beartype")
+    """Load a package's chapters through a finder, with types and shapes checked."""
     finder = ChapterFinder(package, folder_of)
     sys.meta_path.insert(0, finder)
     return finder

@@ -28,7 +28,10 @@ class Edit:
 
 
 def edits(chapter: Chapter, kind: str) -> list[Edit]:
-    """The chapter's "mistake" or "alternative" edits, from its TOML file."""
+    """The chapter's "mistake" or "alternative" edits, from its TOML file.
+
+    An entry replaces the text `find` of the solution by `replace`, or several texts by `edits`, [[find, replace], …].
+    """
     if not chapter.mistakes.exists() or not chapter.solution.exists():
         return []
     source, found = chapter.solution.read_text("utf-8"), []
@@ -36,12 +39,14 @@ def edits(chapter: Chapter, kind: str) -> list[Edit]:
     for number, entry in enumerate(tomllib.loads(chapter.mistakes.read_text("utf-8")).get(kind, [])):
         if lacking(entry.get("needs")):     # the checks that see it are not asked here
             continue
-        if source.count(entry["find"]) != 1:
-            raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
-                              f"{source.count(entry['find'])} times in the solution, not once")
-        found.append(Edit(source.replace(entry["find"], entry["replace"]),
-                          entry["says" if kind == "mistake" else "why"],
-                          parts.changed_by(source.index(entry["find"]), len(entry["find"])),
+        edited, changed = source, frozenset()
+        for find, replace in entry.get("edits") or [(entry["find"], entry["replace"])]:
+            if source.count(find) != 1 or edited.count(find) != 1:
+                raise CourseError(f"{chapter.mistakes.name}, {kind} {number + 1}: `find` occurs "
+                                  f"{source.count(find)} times in the solution, not once: {find!r}")
+            edited = edited.replace(find, replace)
+            changed |= parts.changed_by(source.index(find), len(find))
+        found.append(Edit(edited, entry["says" if kind == "mistake" else "why"], changed,
                           entry.get("by_size", False)))
     return found
 

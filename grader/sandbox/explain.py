@@ -12,12 +12,12 @@ MAX_MESSAGE = 1_000         # characters of an exception's message
 def signature(error: TypeError, said: str) -> tuple[str, str]:
     """(what a call that does not fit a function should say, the function's name)."""
     trace = error.__traceback__
-    while trace is not None:        # jaxtyping's wrapper holds the function
+    while trace is not None:        # the wrapper that checks shapes holds the function
         function = trace.tb_frame.f_locals.get("fn")
-        if trace.tb_frame.f_code.co_name == "wrapped_fn" and inspect.isfunction(function):
+        if trace.tb_frame.f_code.co_name in ("checked_call", "wrapped_fn") and inspect.isfunction(function):
             names = [name for name in inspect.signature(function).parameters if name != "self"]
             called = function.__qualname__
-            said = said if said.startswith(f"{called} ") else f"{called} {said}"
+            said = f"{called} {said.removeprefix(f'{called}() ').removeprefix(f'{called} ')}"
             return f"{said}; yours takes {', '.join(names) or 'nothing'}", called
         trace = trace.tb_next
     return said, ""

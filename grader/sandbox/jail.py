@@ -77,7 +77,7 @@ def around(command: list[str], stages: str) -> list[str]:
     read = [option for path in SYSTEM for option in
             (("--symlink", os.readlink(path), path) if os.path.islink(path) else ("--ro-bind-try", path, path))]
     engine = [str(ROOT / "grader" / name) for name in ("__init__.py", "course", "sandbox", "judge")]
-    for path in dict.fromkeys([sys.base_prefix, sys.prefix, *engine, stages]):
+    for path in dict.fromkeys([sys.base_prefix, sys.prefix, *engine, str(ROOT / "given"), stages]):
         read += ["--ro-bind", path, path]
     given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/tmp", "TMPDIR": SCRATCH,
              "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"}
@@ -241,7 +241,8 @@ def probe(launcher) -> dict[str, bool]:
 
 def attempts(secrets: list[str]) -> dict[str, bool]:
     """Try, in a worker, what each layer forbids. {layer: whether all of it was refused}."""
-    folders = ["/tmp", "/dev/shm", os.getcwd(), os.path.dirname(os.getcwd()), str(ROOT / "grader"), sys.prefix, "/"]
+    folders = ["/tmp", "/dev/shm", os.getcwd(), os.path.dirname(os.getcwd()), str(ROOT / "grader"), str(ROOT / "given"),
+               sys.prefix, "/"]
     tried = {
         "no network": [lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: socket.socket(socket.AF_UNIX)],
         "no file but its own": [partial(_open, path) for path in (*secrets, f"/proc/{os.getppid()}/mem")],

@@ -58,8 +58,8 @@ class Launcher:
     """Starts processes that serve one of `modules`, such as WORKER: by a fork where that is safe.
 
     limit: let none of them take more memory than jail.MEMORY.
-    many: they will serve a class, so the zygote imports what only some checks need, and forks one more
-    for each chapter, which has loaded what that chapter's submissions share.
+    many: they will serve a class, so the zygote forks one more for each chapter, which has loaded what that
+    chapter's submissions share.
     walls: shut them in (see jail); each is then given stages, and sees nothing else.
     """
 
@@ -73,7 +73,7 @@ class Launcher:
 
     def _start_zygote(self) -> _Zygote:
         ours, theirs = socket.socketpair()
-        command = _python("grader.sandbox.zygote", str(theirs.fileno()), *self._modules, *["--many"] * self.many)
+        command = _python("grader.sandbox.zygote", str(theirs.fileno()), *self._modules)
         with theirs:
             process = subprocess.Popen(
                 jail.around(command, self.stages.path) if self.stages else command, pass_fds=[theirs.fileno()],

@@ -19,10 +19,10 @@ THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLA
 
 def main() -> None:
     """Serve requests on the socket whose number is the first argument; what follows are modules to fork into."""
-    number, *modules = (word for word in sys.argv[1:] if word != "--many")
+    number, *modules = sys.argv[1:]
     for module in modules:
         importlib.import_module(module)
-    _warm("--many" in sys.argv)
+    _warm()
     _serve(socket.socket(fileno=int(number)))
 
 
@@ -53,17 +53,18 @@ def _serve(control: socket.socket) -> None:
             control.send(str(_reap(request["pid"], request["kill"])).encode())
 
 
-def _warm(many: bool) -> None:
+def _warm() -> None:
     """Import what nearly every exercise needs, so that no worker has to; no tensor with memory is made."""
-    import beartype
     import einops._torch_specific  # noqa: F401
     import jaxtyping
     import numpy.random  # noqa: F401
     import regex  # noqa: F401
     import torch
+
+    from grader.course import shapes
     torch.backends.cpu.get_cpu_capability()     # reads /proc/cpuinfo, which no worker behind walls could
 
-    @jaxtyping.jaxtyped(typechecker=beartype.beartype)
+    @shapes.checked
     def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:  # noqa: F722
         """Decorating it imports what beartype leaves for later."""
 
@@ -72,9 +73,6 @@ def _warm(many: bool) -> None:
     for method in vars(torch.optim.Optimizer).values():
         if plain := getattr(method, "__wrapped__", None):
             plain.__dict__["__dynamo_disable"] = plain
-
-    if many:        # the meta device imports sympy, which takes as long as torch; a few checks use it
-        torch.arange(2, device="meta") * 2
 
 
 def _become(request: dict, fds) -> None:

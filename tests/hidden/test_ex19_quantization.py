@@ -9,7 +9,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from grader import accepts, dtypes, points, raises, shares_memory
+from grader import accepts, dtypes, points, raises, shape, shares_memory
+from grader.course.doubles import Elsewhere
 
 FORBIDDEN = {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.fake_quantize_per_tensor_affine",
              "torch.fake_quantize_per_channel_affine", "torch.float8_e4m3fn", "torch.load",
@@ -34,7 +35,7 @@ def test_quantize_shapes(impl, draw):
             "groups of one": _parts(impl.quantize(draw(2, 3), 3, 1)),
             "a column": _parts(impl.quantize(draw(5, 1), 8, 1, True)),
             "a transposed matrix": _parts(impl.quantize(draw(12, 3).T, 8, 4)),
-            "no rows": [str(tuple(part.shape)) for part in impl.quantize(draw(2, 4)[:0], 4, 2)]}
+            "no rows": [shape(part) for part in impl.quantize(draw(2, 4)[:0], 4, 2)]}
 
 
 def test_quantize_tiny_and_large(impl, draw):
@@ -73,15 +74,15 @@ def test_pack_shapes(impl, draw):
     """Packing works along the last axis, of views too, and of no codes at all."""
     codes = draw.ints(16, 4, 2, 3).to(torch.uint8).transpose(0, 2)
     return {"packed": impl.pack_int4(codes), "back": impl.unpack_int4(impl.pack_int4(codes)),
-            "none": str(tuple(impl.pack_int4(codes[:0]).shape)),
-            "no pairs": str(tuple(impl.unpack_int4(codes[..., :0]).shape))}
+            "none": shape(impl.pack_int4(codes[:0])),
+            "no pairs": shape(impl.unpack_int4(codes[..., :0]))}
 
 
 @points(2)
 def test_linear_on_meta(impl, draw):
     """QuantizedLinear makes all of its tensors on the device that it is told, and takes the default dtype."""
     layer = impl.QuantizedLinear(6, 3, 4, 2, bias=True, device="meta")
-    return {name: [str(x.device), str(x.dtype), str(tuple(x.shape))] for name, x in layer.state_dict().items()}
+    return {name: [str(x.device), str(x.dtype), shape(x)] for name, x in layer.state_dict().items()}
 
 
 @dtypes("float16", "bfloat16")
@@ -99,8 +100,8 @@ def test_linear_shapes(impl, draw):
     """No rows, sizes of 1, and an x that is not contiguous."""
     linear = draw.fill(impl.Linear(6, 1))
     layer = impl.QuantizedLinear.from_linear(linear, 4, 3, *impl.quantize(linear.weight, 4, 3))
-    return {"none": str(tuple(layer(draw(0, 6)).shape)), "transposed": layer(draw(6, 2, 3).transpose(0, 2)).flatten(),
-            "one feature": str(tuple(impl.QuantizedLinear(1, 1, 8, 1)(torch.ones(2, 1)).shape)),
+    return {"none": shape(layer(draw(0, 6))), "transposed": layer(draw(6, 2, 3).transpose(0, 2)).flatten(),
+            "one feature": shape(impl.QuantizedLinear(1, 1, 8, 1)(torch.ones(2, 1))),
             "sizes": raises(ValueError, lambda: impl.QuantizedLinear(-2, 4, 4, 2), names="in_features")}
 
 
@@ -185,7 +186,7 @@ def test_mxfp4_extremes(impl, draw):
 def test_fp8_shapes(impl, draw):
     """to_fp8 takes any shape, a single number and views too; what it rounds to 0 keeps its sign."""
     x = draw(4, 3).T
-    return {"view": impl.to_fp8(x), "number": impl.to_fp8(x[0, 0]), "none": str(tuple(impl.to_fp8(x[:0]).shape)),
+    return {"view": impl.to_fp8(x), "number": impl.to_fp8(x[0, 0]), "none": shape(impl.to_fp8(x[:0])),
             "tiny": impl.to_fp8(torch.tensor([-1e-9, 1e-9], device=draw.device)),
             "float64": impl.to_fp8(x.to(torch.float64)), "dtype": str(impl.e4m3_values().dtype)}
 
@@ -214,11 +215,13 @@ def test_int8_cache_edges(impl, draw):
     before = cache.keys.clone()
     refused = raises(ValueError, lambda: cache.update(draw(1, 1, 3, 3), draw(1, 1, 3, 3)), names="capacity")
     grad = raises(ValueError, lambda: cache.update(draw(1, 1, 1, 3).requires_grad_(), draw(1, 1, 1, 3)), names="k")
-    meta = impl.Int8KVCache(1, 1, 4, 3, device="meta")
+    with Elsewhere() as there:
+        meta = impl.Int8KVCache(1, 1, 4, 3, device=there.device)
+        devices = [str(x.device) for x in (meta.keys, meta.values, meta.key_scales, meta.value_scales)]
     return {"first": first, "refused": refused, "grad": grad, "written": bool((cache.keys != before).any()),
-            "length": cache.length, "none": [str(tuple(x.shape)) for x in cache.update(new[:, :, :0], new[:, :, :0])],
-            "meta": [str(x.device) for x in (meta.keys, meta.values, meta.key_scales, meta.value_scales)],
-            "shapes": [str(tuple(x.shape)) for x in (meta.keys, meta.key_scales, meta.value_scales)],
+            "length": cache.length, "none": [shape(x) for x in cache.update(new[:, :, :0], new[:, :, :0])],
+            "meta": devices,
+            "shapes": [shape(x) for x in (meta.keys, meta.key_scales, meta.value_scales)],
             "dtypes": [str(x.dtype) for x in (meta.keys, meta.values, meta.key_scales)]}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from grader.course.chapters import ROOT, several, shown
 
 PLATFORMS = Path(__file__).parent
-COURSE = ("grader", "solutions", "tests/hidden", "tests/mistakes", "exercises")      # and what lies in tests/
+COURSE = ("grader", "given", "solutions", "tests/hidden", "tests/mistakes", "exercises")      # and what lies in tests/
 BUILT = (2000, 1, 1, 0, 0, 0)       # the time in the zip, so that the same course gives the same bytes
 
 

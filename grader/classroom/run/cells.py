@@ -91,7 +91,7 @@ def hashes(chapter: Chapter, folder: Path, setting: Setting) -> dict[str, str]:
 
 @cache
 def _grader() -> str:
-    """A hash of the engine and of what it runs on."""
+    """A hash of the engine, of the code that is given, and of what both run on."""
     made = provenance.made_with()
     engine = provenance.digest(*chapters.engine_files("course", "sandbox", "judge"))     # and no colours
     return f"{engine} torch {made['torch']} python {made['python']}"

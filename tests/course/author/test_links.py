@@ -60,7 +60,7 @@ def test_what_a_hosted_notebook_may_lack_is_what_a_student_needs():
 def test_a_lesson_in_a_bare_folder_fetches_the_course_and_runs(tmp_path, monkeypatch):
     origin, bare = tmp_path / "origin", tmp_path / "bare"
     shutil.copytree(ROOT, origin, ignore=shutil.ignore_patterns(
-        ".git", ".venv", "site", "node_modules", "__pycache__", "*_cache", "run", "evidence", "course", "*.bak"))
+        ".git", ".venv", "site", "node_modules", "__pycache__", "*_cache", "run", "evidence", "*.bak"))
     fresh(origin / "exercises")
     for command in ("init -q", "add -A", "-c user.name=a -c user.email=a@b commit -qm all"):
         subprocess.run(["git", *command.split()], cwd=origin, check=True)

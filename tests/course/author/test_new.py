@@ -1,4 +1,4 @@
-"""A chapter is added by following the README, and left out again by following what `without` lists."""
+"""A chapter is added by following CONTRIBUTING.md, and left out again by following what `without` lists."""
 
 import ast
 import os
@@ -20,7 +20,7 @@ LEAVE = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".*_cache", "*.ba
 
 
 def run(folder: Path, command: str) -> str:
-    """Run a command as a reader of the README would; returns what it printed."""
+    """Run a command as a reader of CONTRIBUTING.md would; returns what it printed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("COURSE_", "PYTEST_"))}
     path = f"{folder / '.venv' / 'bin'}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(command, shell=True, cwd=folder, env={**environment, "PATH": path}, text=True,
@@ -47,21 +47,13 @@ def contents(course: Path) -> dict[str, bytes]:
             if path.is_file() and not {"__pycache__", ".pytest_cache", ".ruff_cache"} & set(path.parts)}
 
 
-def put_table(course: Path, table: str) -> None:
-    readme = course / "README.md"
-    text, count = re.subn(r"(?m)^\| lesson \|.*\n(?:\|.*\n)+", lambda _: table.strip() + "\n",
-                          readme.read_text("utf-8"))
-    assert count == 1
-    readme.write_text(text, "utf-8")
-
-
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
-def test_a_chapter_comes_and_goes_by_the_readme(course):
+def test_a_chapter_comes_and_goes_by_the_book(course):
     before = contents(course)
-    steps = re.search(r"## How to add a chapter.*?```\n(.*?)```", before["README.md"].decode(), re.S)[1].splitlines()
+    page = before["CONTRIBUTING.md"].decode()
+    steps = re.search(r"## How to add a chapter.*?```sh\n(.*?)```", page, re.S)[1].splitlines()
     assert len(steps) == 5 and steps.pop() == "make test"
     said = [run(course, step) for step in steps]
-    put_table(course, said[-1])
 
     written = [name for name in said[0].split() if name.endswith(".py") and not name.startswith("exercises")]
     run(course, f"python -m ruff check {' '.join(written)}")
@@ -80,13 +72,13 @@ def test_a_chapter_comes_and_goes_by_the_readme(course):
 
     said = run(course, "python -m grader without 28")
     own = re.search(r"To delete:\n((?:  .*\n)+)", said)[1].split()
-    row = next(number for number, line in enumerate((course / "README.md").read_text("utf-8").splitlines(), 1)
-               if "28_name.ipynb" in line)
+    row, = (number for number, line in enumerate((course / "README.md").read_text("utf-8").splitlines(), 1)
+            if "28_name.ipynb" in line)
     named = re.search(r"What else names it, to mend:\n((?:  .*\n)+)", said)[1].splitlines()
-    assert len(named) == 1 and re.match(rf"  README\.md: lines {row}\b", named[0]), said
+    assert named[0].startswith("  CONTRIBUTING.md: ") and named[1:] == [f"  README.md: line {row}"], said
     for name in own:
         (course / name).unlink()
-    put_table(course, run(course, steps[-1]))
+    run(course, steps[-1])
     after = contents(course)
     assert after.pop("assets/screen.svg") and before.pop("assets/screen.svg")    # of the checks as they are now
     assert after == before

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from assets.pocket.train import hf_names
+from given.torch_kernels import use_torch_kernels
 from solutions.ex05_softmax import cross_entropy
 from solutions.ex13_transformer import (
     POCKET,
@@ -21,7 +22,6 @@ from solutions.ex13_transformer import (
     Transformer,
     count_parameters,
     make_caches,
-    use_torch_kernels,
 )
 from tests.course.bench import in_turn
 

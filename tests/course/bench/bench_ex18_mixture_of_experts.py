@@ -7,7 +7,8 @@ import torch
 from transformers import MixtralConfig
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 
-from solutions.ex13_transformer import ModelConfig, Transformer, use_torch_kernels
+from given.torch_kernels import use_torch_kernels
+from solutions.ex13_transformer import ModelConfig, Transformer
 from solutions.ex18_mixture_of_experts import MoE, with_experts
 from tests.course.bench import in_turn
 

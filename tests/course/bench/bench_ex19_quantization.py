@@ -6,9 +6,9 @@ so they are above 1, and the limits say that they do not grow.
 
 import torch
 
+from given.torch_kernels import use_torch_kernels
 from grader.course import chapters
 from solutions.ex11_kv_cache import KVCache
-from solutions.ex13_transformer import use_torch_kernels
 from solutions.ex16_pretrained import load_pretrained
 from solutions.ex19_quantization import Int8KVCache, QuantizedLinear, quantize_model
 from tests.course.bench import in_turn

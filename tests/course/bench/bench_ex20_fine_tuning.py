@@ -5,8 +5,9 @@ Forward and backward of the POCKET preset on torch's kernels, in turn; medians o
 
 import torch
 
-from solutions.ex13_transformer import POCKET, Transformer, use_torch_kernels
-from solutions.ex20_fine_tuning import add_lora, merge, sft_loss
+from given.torch_kernels import use_torch_kernels
+from solutions.ex13_transformer import POCKET, Transformer
+from solutions.ex20_fine_tuning import add_lora, merge_lora, sft_loss
 from tests.course.bench import in_turn
 
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate", "up", "down"]
@@ -32,6 +33,6 @@ def bench_lora_step():
 def bench_merged():
     """A merged model has one product per Linear, as before."""
     plain, thin, ids = _models()
-    merge(thin)
+    merge_lora(thin)
     ours, theirs = in_turn(lambda: thin(ids), lambda: plain(ids), threads=2)
     return "a pass of a merged model, against the plain one", ours / theirs, 1.15

@@ -183,9 +183,9 @@ def test_the_reference_refuses_what_a_check_wants_refused(chapter, monkeypatch):
         return said
 
     monkeypatch.setattr(grader_package, "raises", raises)       # what the checks import, once they are loaded
-    loaded = LoadedChapter()
     folders = {other.stem: str(chapters.SOLUTIONS) for other in CHAPTERS}
-    loaded.scan(**scan_request(chapter, folders, chapters.SOLUTIONS, Setting()))
+    loaded = LoadedChapter(**scan_request(chapter, folders, chapters.SOLUTIONS, Setting()))
+    loaded.scan()
     assert not loaded.load()
     for hidden in (False, True):
         for now in checks.collect(chapter.tests(hidden), chapter.stem, hidden):
@@ -198,4 +198,4 @@ def test_the_reference_refuses_what_a_check_wants_refused(chapter, monkeypatch):
 
 def test_readme_table_is_generated():
     assert chapters.table() in (chapters.ROOT / "README.md").read_text("utf-8"), (
-        "copy the output of: python -c 'from grader.course import chapters; print(chapters.table())'")
+        "run: python -m grader table")

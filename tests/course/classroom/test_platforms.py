@@ -144,7 +144,7 @@ def test_setup_installs_what_the_course_pins(autograder, tmp_path):
 def repository(tmp_path_factory):
     """A student's repository in which one exercise is begun, with the workflow."""
     top = tmp_path_factory.mktemp("repository")
-    for name in ("grader", "solutions", "tests/mistakes"):
+    for name in ("grader", "given", "solutions", "tests/mistakes"):
         shutil.copytree(ROOT / name, top / name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (ROOT / "requirements.txt", ROOT / "pyproject.toml", *(ROOT / "tests").glob("*.py")):
         shutil.copy(path, top / path.relative_to(ROOT))

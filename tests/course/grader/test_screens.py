@@ -57,7 +57,7 @@ def test_a_long_name_leaves_room_for_the_line(grader, tmp_path):
 
 
 def test_a_mask_may_be_fitted_to_a_tuple(grader, tmp_path):
-    source = edited("ex09_attention", ("_must_fit(mask, scores.shape)", "_must_fit(mask, (*scores.shape,))"))
+    source = edited("ex09_attention", ("mask_must_fit(mask, scores.shape)", "mask_must_fit(mask, (*scores.shape,))"))
     assert not screens(grader, tmp_path, "ex09_attention", source, hidden=True)
 
 

@@ -1,22 +1,16 @@
 """What lessons 13 and 14 quote: one seed of what is recorded is run again here, and found in its table."""
 
-import csv
-import runpy
 import sys
 
 import pytest
 import torch
 
-from grader.course import chapters
-
-EVIDENCE = chapters.ROOT / "assets" / "evidence"
 pytestmark = pytest.mark.usefixtures("one_thread")
 OTHER_TEXT = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="recorded on the manual of Python 3.11")
 
 
-def compare(script: dict, name: str, again: dict) -> None:
+def compare(rows: list[dict], name: str, again: dict) -> None:
     """The same row, as far as another processor's rounding lets it be: it grows on the way."""
-    rows = list(csv.DictReader(script["TABLE"].open()))
     assert len(rows) == len({(row[name], row["seed"]) for row in rows}), "each setting and seed stands once"
     [there] = [row for row in rows if (row[name], row["seed"]) == (again[name], again["seed"])]
     ours, theirs = (torch.tensor([float(loss) for loss in row["losses"].split()]) for row in (again, there))
@@ -25,12 +19,11 @@ def compare(script: dict, name: str, again: dict) -> None:
 
 
 @OTHER_TEXT
-def test_a_step_of_the_walk():
-    script = runpy.run_path(str(EVIDENCE / "13_walk.py"))
-    compare(script, "model", script["measure"]("GPT-2", 0))
+def test_a_step_of_the_walk(evidence, recorded):
+    compare(recorded("13_walk"), "model", evidence("13_walk").measure("GPT-2", 0))
 
 
 @OTHER_TEXT
-def test_a_run_of_the_small_model():
-    script = runpy.run_path(str(EVIDENCE / "14_training.py"))
-    compare(script, "setting", script["measure"]("AdamW 0.002", 0, *script["split"]()))
+def test_a_run_of_the_small_model(evidence, recorded):
+    script = evidence("14_training")
+    compare(recorded("14_training"), "setting", script.measure("AdamW 0.002", 0, *script.split()))

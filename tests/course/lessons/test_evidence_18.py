@@ -1,27 +1,19 @@
 """What lesson 18 quotes: all runs of the experiment are recorded, and the start of some comes out again."""
 
-import csv
-import importlib.util
 
 import pytest
 
-from grader.course import chapters
-
-EVIDENCE = chapters.ROOT / "assets" / "evidence"
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("evidence_18", EVIDENCE / "18_experts.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(evidence):
+    return evidence("18_experts")
 
 
 @pytest.fixture(scope="module")
-def rows():
-    return list(csv.DictReader((EVIDENCE / "18_experts.csv").open()))
+def rows(recorded):
+    return recorded("18_experts")
 
 
 def test_every_run_is_recorded(script, rows):

@@ -1,23 +1,17 @@
 """What lesson 20 quotes: one seed of what is recorded is run again here, and found in its table."""
 
-import csv
-import runpy
 
 import pytest
 import torch
 
-from grader.course import chapters
-
-EVIDENCE = chapters.ROOT / "assets" / "evidence"
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_a_run_of_lora():
-    script = runpy.run_path(str(EVIDENCE / "20_fine_tuning.py"))
-    rows = list(csv.DictReader(script["TABLE"].open()))
+def test_a_run_of_lora(evidence, recorded):
+    rows = recorded("20_fine_tuning")
     assert len(rows) == len({(row["setting"], row["seed"]) for row in rows}), "each setting and seed stands once"
     [there] = [row for row in rows if (row["setting"], row["seed"]) == ("LoRA, rank 8", "0")]
-    again = script["measure"]("LoRA, rank 8", 0, there["model"])
+    again = evidence("20_fine_tuning").measure("LoRA, rank 8", 0, there["model"])
     # another processor's rounding grows on the way
     ours, theirs = (torch.tensor([float(loss) for loss in row["losses"].split()]) for row in (again, there))
     torch.testing.assert_close(ours[:3], theirs[:3], rtol=0.01, atol=0)

@@ -10,7 +10,7 @@ import torch
 from assets.pocket.card import measured_induction, n_gram_bits, xz_bits
 from assets.pocket.text import PASSAGE, hashes, plain, shared, unseen, without
 from assets.pocket.train import FALL, HERE, IGNORED, STAGES, STEPS, WARMUP, repeating_batch, stage
-from solutions.ex13_transformer import use_torch_kernels
+from given.torch_kernels import use_torch_kernels
 from solutions.ex16_pretrained import load_pretrained
 
 LONG = "It is an error to call this method when the queue is empty."

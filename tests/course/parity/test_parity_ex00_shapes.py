@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from solutions import ex00_shapes as ex
+from tests.course.close import assert_close
 
 
 @pytest.mark.parametrize("rank", range(5))
@@ -41,8 +42,9 @@ def test_heads_are_those_of_transformers(batch, heads):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 def test_pairwise_dot_is_a_matrix_product(dtype):
     q, k = torch.randn(2, 3, 5, 8).to(dtype), torch.randn(2, 3, 7, 8).to(dtype)
-    torch.testing.assert_close(ex.pairwise_dot(q, k), q @ k.mT)
-    torch.testing.assert_close(ex.pairwise_dot(q, k), torch.einsum("bhqd,bhkd->bhqk", q, k))
+    found = ex.pairwise_dot(q, k)
+    assert_close(found, q.double() @ k.double().mT)
+    assert_close(found, torch.einsum("bhqd,bhkd->bhqk", q.double(), k.double()))
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
@@ -55,7 +57,7 @@ def test_they_make_multi_head_attention(heads):
     q, k, v = (ex.split_heads(part, heads) for part in qkv.chunk(3, dim=-1))
     weights = (ex.pairwise_dot(q, k) / math.sqrt(16 / heads)).softmax(-1)
     ours = theirs.out_proj(ex.merge_heads(weights @ v))
-    torch.testing.assert_close(ours, theirs(x, x, x)[0])
+    assert_close(ours, theirs(x, x, x)[0])
 
 
 def test_they_make_gpt2s_attention():
@@ -74,4 +76,4 @@ def test_they_make_gpt2s_attention():
     weights = scores.masked_fill(future, -torch.inf).softmax(-1)
     ours = theirs.c_proj(ex.merge_heads(weights @ v))
     mask = torch.zeros(1, 1, 5, 5).masked_fill(future, -torch.inf)
-    torch.testing.assert_close(ours, theirs(x, attention_mask=mask)[0])
+    assert_close(ours, theirs(x, attention_mask=mask)[0])

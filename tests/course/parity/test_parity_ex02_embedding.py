@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from solutions import ex02_embedding as ours
+from tests.course.close import assert_close
 
 SHAPES = [(), (1,), (7,), (2, 5), (2, 1, 3), (2, 0)]
 
@@ -23,9 +24,9 @@ def test_lookup_and_gradient(shape, dtype, ids_dtype):
     assert rows.shape == expected.shape and rows.dtype == dtype and torch.equal(rows, expected)
     expected.backward(grad_out)
     grad = ours.embedding_backward(ids, grad_out, 11)
-    torch.testing.assert_close(grad, theirs.weight.grad)
+    assert_close(grad, theirs.weight.grad)
     rows.backward(grad_out)
-    torch.testing.assert_close(mine.weight.grad, theirs.weight.grad)
+    assert_close(mine.weight.grad, theirs.weight.grad)
 
 
 def test_scalar_id_gives_a_copy():
@@ -42,14 +43,14 @@ def test_backward_against_autograd_in_float64():
     weight = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
     grad_out = torch.randn(2, 3, 4, dtype=torch.float64)
     expected, = torch.autograd.grad(F.embedding(ids, weight), weight, grad_out)
-    torch.testing.assert_close(ours.embedding_backward(ids, grad_out, 5), expected)
+    assert_close(ours.embedding_backward(ids, grad_out, 5), expected)
 
 
 def test_backward_sums_many_half_precision_gradients():
     grad_out = (1 + torch.rand(5000, 8)).bfloat16()
     exact = grad_out.double().sum(0)
     ours_sum = ours.embedding_backward(torch.zeros(5000, dtype=torch.int64), grad_out, 1)[0]
-    torch.testing.assert_close(ours_sum.double(), exact, rtol=2**-8, atol=0)
+    assert_close(ours_sum, exact)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -57,7 +58,7 @@ def test_unembedding_is_a_linear(bias):
     mine, theirs = ours.Unembedding(6, 11, bias=bias), nn.Linear(6, 11, bias=bias)
     theirs.load_state_dict(mine.state_dict())
     x = torch.randn(2, 3, 6)
-    torch.testing.assert_close(mine(x), theirs(x))
+    assert_close(mine(x), theirs(x))
 
 
 def test_tied_as_gpt2_is():
@@ -72,11 +73,11 @@ def test_tied_as_gpt2_is():
     hidden = embedding(ids) + gpt2.transformer.wpe.weight[:7].detach()
     logits = unembedding(gpt2.transformer.ln_f(hidden))
     expected = gpt2(ids).logits
-    torch.testing.assert_close(logits, expected)
+    assert_close(logits, expected)
     seed = torch.randn_like(logits)
     logits.backward(seed)
     expected.backward(seed)
-    torch.testing.assert_close(embedding.weight.grad, gpt2.transformer.wte.weight.grad)
+    assert_close(embedding.weight.grad, gpt2.transformer.wte.weight.grad)
 
 
 def test_initial_spread_is_gpt2s():
@@ -142,4 +143,4 @@ def test_gemma_scales_what_it_looks_up():
     mine = ours.Embedding(11, 16)
     mine.load_state_dict({"weight": theirs.weight.detach()})
     ids = torch.tensor([3, 0, 7])
-    torch.testing.assert_close(theirs(ids), mine(ids) * 16**0.5)
+    assert_close(theirs(ids), mine(ids) * 16**0.5)

@@ -15,6 +15,7 @@ from solutions.ex07_rope import (
     rope_frequencies,
     yarn_frequencies,
 )
+from tests.course.close import assert_as_near, assert_close
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
           "original_max_position_embeddings": 8192}
@@ -47,11 +48,11 @@ def test_half_is_llamas_at_any_positions(head_dim, base):
     one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
     mine = RoPE(head_dim, 4096, base=base)(one, positions[:, None])
     theirs = turned_by_llama(llama(head_dim, base), other, positions)
-    torch.testing.assert_close(mine, theirs)
+    assert_close(mine, theirs)
     grad = torch.randn_like(x)
     mine.backward(grad)
     theirs.backward(grad)
-    torch.testing.assert_close(one.grad, other.grad)
+    assert_close(one.grad, other.grad)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -61,10 +62,8 @@ def test_half_precision_is_llamas_but_for_its_rounding(dtype):
     mine = RoPE(64, 2048).to(dtype)(x, positions[:, None])
     theirs = turned_by_llama(llama(64, 10_000.0), x, positions)
     assert mine.dtype == theirs.dtype == dtype
-    ulp = torch.finfo(dtype).eps        # transformers rounds cosine, sine and both products too
-    torch.testing.assert_close(mine, theirs, rtol=2 * ulp, atol=8 * ulp)
-    exact = turned_by_llama(llama(64, 10_000.0), x.float(), positions)
-    torch.testing.assert_close(mine, exact.to(dtype), rtol=ulp, atol=0)
+    # transformers rounds cosine, sine and both products too
+    assert_as_near(mine, theirs, turned_by_llama(llama(64, 10_000.0), x.float(), positions).double())
 
 
 def test_interleaved_is_gpt_js():
@@ -73,14 +72,14 @@ def test_interleaved_is_gpt_js():
     table = modeling_gptj.create_sinusoidal_positions(50, 64)
     sin, cos = table[None].chunk(2, -1)
     theirs = modeling_gptj.apply_rotary_pos_emb(x.transpose(1, 2), sin, cos).transpose(1, 2)
-    torch.testing.assert_close(RoPE(64, 50, layout="interleaved")(x), theirs)
+    assert_close(RoPE(64, 50, layout="interleaved")(x), theirs)
 
 
 def test_interleaved_is_metas():
     torch.manual_seed(0)
     x = torch.randn(2, 4, 50, 64)
     mine = RoPE(64, 50, base=500_000.0, layout="interleaved")(x)
-    torch.testing.assert_close(mine, turned_by_meta(x, rope_frequencies(64, 500_000.0)))
+    assert_close(mine, turned_by_meta(x, rope_frequencies(64, 500_000.0)))
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
@@ -88,9 +87,9 @@ def test_metas_projections_in_hugging_faces_attention(with_bias):
     """Scores of Meta's weights and formulation = scores of the moved weights and Llama's code."""
     torch.manual_seed(0)
     heads, head_dim, d_model = 4, 16, 24
-    x = torch.randn(2, 9, d_model, dtype=torch.float64)
-    weights = [torch.randn(heads * head_dim, d_model, dtype=torch.float64) for _ in "qk"]
-    biases = [torch.randn(heads * head_dim, dtype=torch.float64) * with_bias for _ in "qk"]
+    x = torch.randn(2, 9, d_model)
+    weights = [torch.randn(heads * head_dim, d_model) for _ in "qk"]
+    biases = [torch.randn(heads * head_dim) * with_bias for _ in "qk"]
 
     def project(weights, biases):
         return [rearrange(x @ w.T + b, "b seq (heads head_dim) -> b heads seq head_dim",
@@ -102,9 +101,9 @@ def test_metas_projections_in_hugging_faces_attention(with_bias):
     moved = project([interleaved_to_half(w, heads) for w in weights],
                     [interleaved_to_half(b, heads) for b in biases])
     q, k = (turned_by_llama(llama(head_dim, 10_000.0), z, positions) for z in moved)
-    torch.testing.assert_close(q @ k.mT, expected, rtol=1e-5, atol=1e-5)
+    assert_close(q @ k.mT, expected)
     q, k = (RoPE(head_dim, 9)(z) for z in moved)
-    torch.testing.assert_close(q @ k.mT, expected, rtol=1e-5, atol=1e-5)
+    assert_close(q @ k.mT, expected)
 
 
 @pytest.mark.parametrize("head_dim", [64, 128])
@@ -113,7 +112,7 @@ def test_llama3_frequencies_are_transformers(head_dim, factor):
     config = llama(head_dim, 500_000.0, **{**LLAMA3, "factor": factor})
     theirs, scale = ROPE_INIT_FUNCTIONS["llama3"](config)
     mine = llama3_frequencies(rope_frequencies(head_dim, 500_000.0), factor, 1.0, 4.0, 8192)
-    torch.testing.assert_close(mine, theirs, rtol=2e-6, atol=0)
+    assert_close(mine, theirs)
     assert scale == 1.0
 
 
@@ -123,7 +122,7 @@ def test_llama3_end_to_end():
     frequencies = llama3_frequencies(rope_frequencies(64, 500_000.0), 8, 1, 4, 8192)
     mine = RoPE(64, 9000, frequencies=frequencies)(x, positions[:, None])
     theirs = turned_by_llama(llama(64, 500_000.0, **LLAMA3), x, positions)
-    torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=5e-3)  # 1 ulp of a frequency, × 9,000
+    assert_close(mine, theirs)  # 1 ulp of a frequency, × 9,000
 
 
 YARN = [(64, 10_000.0, 4.0, 4096, 32, 1), (128, 1_000_000.0, 4.0, 32_768, 32, 1),
@@ -138,7 +137,7 @@ def test_yarn_is_transformers(head_dim, base, factor, original, fast, slow):
                    original_max_position_embeddings=original)
     theirs, their_scale = ROPE_INIT_FUNCTIONS["yarn"](config)
     mine, scale = yarn_frequencies(head_dim, factor, original, base, fast, slow)
-    torch.testing.assert_close(mine, theirs, rtol=2e-6, atol=0)
+    assert_close(mine, theirs)
     assert scale == pytest.approx(their_scale)
 
 
@@ -150,10 +149,10 @@ def test_yarn_end_to_end():
                    original_max_position_embeddings=4096)
     frequencies, scale = yarn_frequencies(64, 4, 4096)
     mine = RoPE(64, 500, frequencies=frequencies, attention_scale=scale)(x, positions[:, None])
-    torch.testing.assert_close(mine, turned_by_llama(config, x, positions), rtol=1e-4, atol=1e-4)
+    assert_close(mine, turned_by_llama(config, x, positions))
     plain = RoPE(64, 500, frequencies=frequencies)(x, positions[:, None])
     grown = (plain @ plain.mT) * scale**2
-    torch.testing.assert_close(mine @ mine.mT, grown, rtol=1e-4, atol=1e-3)
+    assert_close(mine @ mine.mT, grown)
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])

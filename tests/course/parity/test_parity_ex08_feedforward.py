@@ -1,5 +1,7 @@
 """Chapter 08 against torch's activations and dropout, and the MLPs of transformers."""
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -9,6 +11,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP
 
 from solutions import ex08_feedforward as ours
+from tests.course.close import assert_as_near, assert_close
 
 PAIRS = {
     "sigmoid": (ours.sigmoid, torch.sigmoid),
@@ -35,11 +38,10 @@ def test_activations_are_torchs_both_ways(name, dtype):
     x = torch.cat([torch.linspace(-12, 12, 1001), torch.tensor([-100.0, -30, 0, 30, 100]),
                    torch.randn(1000)]).to(dtype)
     grad_out = torch.randn(len(x)).to(dtype)
-    eps = torch.finfo(dtype).eps
     for mine, its in zip(forward_and_backward(PAIRS[name][0], x, grad_out),
-                         forward_and_backward(PAIRS[name][1], x, grad_out), strict=True):
+                         forward_and_backward(PAIRS[name][1], x.double(), grad_out.double()), strict=True):
         assert mine.dtype == dtype and mine.isfinite().all()
-        torch.testing.assert_close(mine, its, rtol=4 * eps, atol=64 * eps)
+        assert_close(mine, its)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -50,8 +52,7 @@ def test_gradients_against_finite_differences(name):
 
 def test_sigmoid_keeps_its_relative_precision_in_the_tail():
     x = -torch.linspace(0, 80, 500)
-    torch.testing.assert_close(ours.sigmoid(x).double(), torch.sigmoid(x.double()),
-                               rtol=1e-6, atol=0)
+    assert_close(ours.sigmoid(x), torch.sigmoid(x.double()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -77,16 +78,15 @@ def assert_both_ways(mine, its, x, pairs):
     """Outputs, gradients of x and gradients of every weight are equal."""
     one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
     y, expected = mine(one), its(other)
-    torch.testing.assert_close(y, expected)
+    assert_close(y, expected)
     grad_out = torch.randn_like(y)
     y.backward(grad_out)
     expected.backward(grad_out)
-    torch.testing.assert_close(one.grad, other.grad)
+    assert_close(one.grad, other.grad)
     for layer, twin, transposed in pairs:
-        torch.testing.assert_close(layer.weight.grad,
-                                   twin.weight.grad.T if transposed else twin.weight.grad)
+        assert_close(layer.weight.grad, twin.weight.grad.T if transposed else twin.weight.grad)
         if layer.bias is not None:
-            torch.testing.assert_close(layer.bias.grad, twin.bias.grad)
+            assert_close(layer.bias.grad, twin.bias.grad)
 
 
 @pytest.mark.parametrize("config, mlp", [(LlamaConfig, LlamaMLP), (Qwen3Config, Qwen3MLP)])
@@ -109,7 +109,7 @@ def test_swiglu_in_bfloat16_is_llamas():
     for name in ("gate", "up", "down"):
         copy(getattr(mine, name), getattr(its, f"{name}_proj"))
     x = torch.randn(2, 5, 24).bfloat16()
-    torch.testing.assert_close(mine(x), its(x), rtol=0.02, atol=0.02)
+    assert_as_near(mine(x), its(x), deepcopy(its).double()(x.double()))
 
 
 @pytest.mark.parametrize("theirs, name", [("gelu_new", "gelu_tanh"), ("gelu", "gelu"),
@@ -136,7 +136,7 @@ def test_mlp_is_the_inside_of_torchs_encoder_layer(activation):
     copy(mine.up, layer.linear1)
     copy(mine.down, layer.linear2)
     x = torch.randn(2, 5, 24, dtype=torch.float64)
-    torch.testing.assert_close(mine(x), layer._ff_block(x))
+    assert_close(mine(x), layer._ff_block(x))
 
 
 def test_default_widths_of_known_models():

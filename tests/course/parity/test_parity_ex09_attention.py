@@ -15,9 +15,10 @@ from solutions.ex09_attention import (
     causal_mask,
     scaled_dot_product_attention,
 )
+from tests.course.close import assert_close
 
 WIDTH, HEADS = 24, 3
-close = torch.testing.assert_close
+FLOAT64 = pytest.mark.usefixtures("float64")
 
 
 def random_mask(*shape):
@@ -27,17 +28,18 @@ def random_mask(*shape):
     return mask
 
 
-def both(inputs, mine, theirs, tolerance):
+def both(inputs, mine, theirs):
     """Outputs and gradients of two functions of the same inputs are close."""
     copies = [[x.clone().requires_grad_() for x in inputs] for _ in "ab"]
     outs = mine(*copies[0]), theirs(*copies[1])
-    close(*outs, **tolerance)
+    assert_close(*outs)
     pull = torch.randn_like(outs[0])
+    # as one row: a query that sees one key has no gradient
     grads = [torch.autograd.grad((out * pull).sum(), xs) for out, xs in zip(outs, copies)]
-    for one, other in zip(*grads):
-        close(one, other, **tolerance)
+    assert_close(*map(list, grads))
 
 
+@FLOAT64
 @pytest.mark.parametrize("q_len, k_len", [(5, 5), (1, 7), (4, 7), (64, 64)])
 @pytest.mark.parametrize("shape", [None, "q k", "batch 1 1 k", "1 heads q k", "batch heads q k"])
 def test_attention_is_torchs(q_len, k_len, shape):
@@ -46,13 +48,14 @@ def test_attention_is_torchs(q_len, k_len, shape):
     mask = None if shape is None else random_mask(*(sizes[name] for name in shape.split()))
     q, k, v = torch.randn(2, 3, q_len, 16), torch.randn(2, 3, k_len, 16), torch.randn(2, 3, k_len, 8)
     both((q, k, v), lambda *qkv: scaled_dot_product_attention(*qkv, mask),
-         lambda *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=mask), dict(rtol=1e-5, atol=2e-6))
+         lambda *qkv: F.scaled_dot_product_attention(*qkv, attn_mask=mask))
 
 
+@FLOAT64
 def test_causal_is_torchs_is_causal():
     torch.manual_seed(0)
     both(torch.randn(3, 2, 4, 33, 16), lambda *qkv: scaled_dot_product_attention(*qkv, causal_mask(33)),
-         lambda *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True), dict(rtol=1e-5, atol=2e-6))
+         lambda *qkv: F.scaled_dot_product_attention(*qkv, is_causal=True))
 
 
 def test_mask_aligned_to_the_end_is_torchs_lower_right_bias():
@@ -70,10 +73,11 @@ def test_half_precision_is_nearer_to_the_exact_answer_than_torchs(dtype):
     mine = scaled_dot_product_attention(q, k, v, causal_mask(50))
     theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)
     assert mine.dtype == theirs.dtype == dtype
-    close(mine, exact.to(dtype), rtol=torch.finfo(dtype).eps, atol=1e-6)       # one ulp
+    assert_close(mine, exact)
     assert (mine - exact).abs().mean() <= 1.01 * (theirs - exact).abs().mean()
 
 
+@FLOAT64
 def test_query_that_sees_nothing_is_torchs_zeros():
     """torch gives zeros on CPU as well (2.5 and later); gradients are finite in both."""
     torch.manual_seed(0)
@@ -81,7 +85,7 @@ def test_query_that_sees_nothing_is_torchs_zeros():
     mask[[0, 3]] = False
     q, k, v = (torch.randn(2, 6, 8, requires_grad=True) for _ in range(3))
     out = scaled_dot_product_attention(q, k, v, mask)
-    close(out, F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
+    assert_close(out, F.scaled_dot_product_attention(q, k, v, attn_mask=mask))
     out.square().sum().backward()
     assert not out[:, [0, 3]].any() and not q.grad[:, [0, 3]].any()
     assert all(x.grad.isfinite().all() for x in (q, k, v))
@@ -134,6 +138,7 @@ def parameter_gradients(mine, theirs):
     return pairs
 
 
+@FLOAT64
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("context_len", [None, 3, 9])
 @pytest.mark.parametrize("shape", [None, "q k", "batch heads q k"])
@@ -149,41 +154,41 @@ def test_module_is_torchs(bias, context_len, shape):
         return theirs(x, source, source, attn_mask=their_mask(mask), need_weights=False)[0]
 
     inputs = (x,) if context is None else (x, context)
-    tolerance = dict(rtol=1e-4, atol=1e-5)
-    both(inputs, lambda *xs: mine(*xs, mask=mask), of_theirs, tolerance)
+    both(inputs, lambda *xs: mine(*xs, mask=mask), of_theirs)
     pull = torch.randn(2, 5, WIDTH)
     (mine(*inputs, mask=mask) * pull).sum().backward()
     (of_theirs(*inputs) * pull).sum().backward()
-    for one, other in parameter_gradients(mine, theirs):
-        close(one, other, **tolerance)
+    assert_close(*map(list, zip(*parameter_gradients(mine, theirs))))      # one row: a key's bias has no gradient
 
 
+@FLOAT64
 def test_padding_and_causality_together_are_torchs():
     mine, theirs = twins(True, causal=True)
     x, real = torch.randn(2, 6, WIDTH), torch.arange(6) < torch.tensor([[6], [4]])
     expected, _ = theirs(x, x, x, key_padding_mask=~real, attn_mask=~causal_mask(6))
-    close(mine(x, mask=real[:, None, None]), expected, rtol=1e-4, atol=1e-5)
+    assert_close(mine(x, mask=real[:, None, None]), expected)
 
 
+@FLOAT64
 def test_weights_are_those_that_torch_returns():
     mine, theirs = twins(True)
     x, context, mask = torch.randn(2, 5, WIDTH), torch.randn(2, 7, WIDTH), random_mask(5, 7)
     _, expected = theirs(x, context, context, attn_mask=~mask, average_attn_weights=False)
     found = attention_weights(split_heads(mine.q_proj(x), HEADS), split_heads(mine.k_proj(context), HEADS),
                               mask)
-    close(found, expected, rtol=1e-5, atol=1e-6)
+    assert_close(found, expected)
 
 
 def test_dropout_is_torchs_in_eval_and_on_average_in_training():
     mine, theirs = twins(False, dropout=0.3)
     x = torch.randn(1, 6, WIDTH)
     exact = mine.eval()(x)
-    close(exact, theirs.eval()(x, x, x)[0], rtol=1e-4, atol=1e-5)
+    assert_close(exact, theirs.eval()(x, x, x)[0])
     many = x.expand(4_000, 6, WIDTH)
     with torch.no_grad():
         moments = [(out.mean(0), out.std(0)) for out in (mine.train()(many), theirs.train()(many, many, many)[0])]
-    close(moments[0][0], exact[0], rtol=0, atol=0.1)
-    close(moments[0][1], moments[1][1], rtol=0.1, atol=0.01)
+    torch.testing.assert_close(moments[0][0], exact[0], rtol=0, atol=0.1)      # of 4,000 random draws
+    torch.testing.assert_close(moments[0][1], moments[1][1], rtol=0.1, atol=0.01)
 
 
 def test_rope_scores_do_not_change_when_all_positions_move():
@@ -192,6 +197,6 @@ def test_rope_scores_do_not_change_when_all_positions_move():
     layer = MultiHeadAttention(WIDTH, HEADS, rope=RoPE(8, 512), causal=True)
     x, at = torch.randn(2, 7, WIDTH), torch.arange(7)
     plain = layer(x)
-    close(layer(x, positions=at + 400), plain, rtol=1e-3, atol=2e-4)
-    close(layer(x, positions=torch.stack([at, at + 9])), plain, rtol=1e-3, atol=2e-4)
+    assert_close(layer(x, positions=at + 400), plain)
+    assert_close(layer(x, positions=torch.stack([at, at + 9])), plain)
     assert (layer(x, positions=at * 2) - plain).abs().max() > 1e-2

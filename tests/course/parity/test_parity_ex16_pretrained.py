@@ -24,10 +24,11 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from given.torch_kernels import use_torch_kernels
 from solutions import ex16_pretrained
 from solutions.ex01_tokens import Tokenizer, train_bpe
 from solutions.ex07_rope import interleaved_to_half
-from solutions.ex13_transformer import GPT2, LLAMA_3_2_1B, QWEN3_0_6B, use_torch_kernels
+from solutions.ex13_transformer import GPT2, LLAMA_3_2_1B, QWEN3_0_6B
 from solutions.ex13_transformer import POCKET as PRESET
 from solutions.ex16_pretrained import (
     LibraryTokenizer,
@@ -41,6 +42,7 @@ from solutions.ex16_pretrained import (
     read_file,
     read_tensors,
 )
+from tests.course.close import assert_as_near, assert_close
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMON = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -68,7 +70,8 @@ MODELS = {
     "qwen3-windows": lambda: Qwen3ForCausalLM(Qwen3Config(
         **COMMON, head_dim=8, use_sliding_window=True, sliding_window=5, max_window_layers=1)),
 }
-pytestmark = pytest.mark.usefixtures("one_thread")
+# All in float64 but the tables of RoPE: so what is compared is compared as float32.
+pytestmark = pytest.mark.usefixtures("one_thread", "float64_norms")
 EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
 
 
@@ -101,7 +104,7 @@ def greedy(forward, prompt: torch.Tensor, n: int = 20) -> list[int]:
 def assert_same_model(mine, theirs):
     with torch.no_grad():
         expected = theirs(ids()).logits
-        torch.testing.assert_close(mine(ids()), expected, rtol=0, atol=1e-5 * expected.abs().max().item())
+        assert_close(mine(ids()).float(), expected)
     assert greedy(mine, ids(1, 4)) == greedy(lambda x: theirs(x).logits, ids(1, 4))
 
 
@@ -126,22 +129,21 @@ def test_gradients(name, tmp_path):
     for logits in (mine(ids()), theirs(ids()).logits):
         logits.logsumexp(-1).mean().backward()
     norm = theirs.get_input_embeddings().weight.grad
-    torch.testing.assert_close(mine.embedding.weight.grad, norm, rtol=1e-4, atol=1e-6)
+    assert_close(mine.embedding.weight.grad.float(), norm)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama3-tied", "qwen3"])
 def test_in_bfloat16_as_the_file_has_it(name, tmp_path):
-    """Both round at their own places, so they are compared with the same weights in float32."""
+    """Both round at their own places, so they are compared with the same weights in float64."""
     theirs = hugging(name)
     save(theirs.to(torch.bfloat16), tmp_path)
     mine = load_pretrained(tmp_path)
     assert {p.dtype for p in mine.parameters()} == {torch.bfloat16}
     assert {b.dtype for b in mine.buffers()} <= {torch.float32}
-    exact = load_pretrained(tmp_path, dtype=torch.float32)
-    assert_same_model(exact, type(theirs).from_pretrained(tmp_path, dtype=torch.float32))
+    exact = load_pretrained(tmp_path, dtype=torch.float64)
+    assert_same_model(exact, type(theirs).from_pretrained(tmp_path, dtype=torch.float64))
     with torch.no_grad():
-        largest = exact(ids()).abs().max()
-        assert (mine(ids()).float() - exact(ids())).abs().max() < 0.05 * largest
+        assert_as_near(mine(ids()), theirs(ids()).logits, exact(ids()))
 
 
 def test_configs_from_before_transformers_5(tmp_path):
@@ -209,10 +211,10 @@ def test_a_file_of_several_dtypes(tmp_path):
     save(theirs, tmp_path)
     file = tmp_path / "model.safetensors"
     tensors = load_file(file)
-    save_file(tensors | {"model.norm.weight": tensors["model.norm.weight"].double()}, file)
+    save_file(tensors | {"model.norm.weight": tensors["model.norm.weight"].float()}, file)
     with pytest.raises(ValueError, match="dtype must be given"):
         load_pretrained(tmp_path)
-    assert_same_model(load_pretrained(tmp_path, dtype=torch.float32), theirs)
+    assert_same_model(load_pretrained(tmp_path, dtype=torch.float64), theirs)
     save_file(tensors | {"model.norm.weight": tensors["model.norm.weight"].to(torch.int8)}, file)
     for dtype in (None, torch.float32):
         with pytest.raises(ValueError, match="no floating-point numbers: norm.weight"):
@@ -507,19 +509,19 @@ POCKET = ROOT / "assets" / "pocket"
 
 
 @pytest.mark.skipif(not (POCKET / "model.safetensors").exists(), reason="not trained yet: make pocket")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_pocket_model(dtype):
+def test_pocket_model():
     """The model that this course trained: the same tokens, logits and greedy text in both."""
     assert_same_tokens(POCKET, Tokenizer)
-    mine, theirs = load_pretrained(POCKET, dtype), LlamaForCausalLM.from_pretrained(POCKET, dtype=dtype)
-    assert mine.config == PRESET
+    models = [(load_pretrained(POCKET, dtype), LlamaForCausalLM.from_pretrained(POCKET, dtype=dtype))
+              for dtype in (torch.float64, torch.bfloat16)]
+    assert models[0][0].config == PRESET
     prompt = torch.tensor([load_tokenizer(POCKET).encode("Return a list of the")])
     with torch.no_grad():
-        expected = theirs(prompt).logits
-        close = 1e-5 if dtype is torch.float32 else 0.05
-        torch.testing.assert_close(mine(prompt), expected, rtol=0, atol=close * expected.abs().max().item())
-    if dtype is torch.float32:          # in bfloat16 two likely tokens may change places
-        assert greedy(mine, prompt, 60) == greedy(lambda x: theirs(x).logits, prompt, 60)
+        (mine, exact), (narrow, other) = ((ours(prompt), theirs(prompt).logits) for ours, theirs in models)
+    assert_close(mine.float(), exact)
+    assert_as_near(narrow, other, exact)
+    mine, theirs = models[0]            # in bfloat16 two likely tokens may change places
+    assert greedy(mine, prompt, 60) == greedy(lambda x: theirs(x).logits, prompt, 60)
 
 
 def test_download_asks_for_safetensors_and_json_only(monkeypatch, tmp_path):

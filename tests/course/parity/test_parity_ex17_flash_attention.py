@@ -16,6 +16,7 @@ from solutions.ex17_flash_attention import (
     merge,
     split_decode,
 )
+from tests.course.close import assert_as_near, assert_close
 
 # heads, kv_heads, queries, keys, head_dim, value_dim, causal, block_q, block_k
 CASES = [(4, 4, 65, 65, 16, 16, False, 64, 64), (4, 2, 130, 130, 16, 16, True, 64, 64),
@@ -48,24 +49,24 @@ def scores_of(q, k, causal):
 @EVERY_CASE
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_forward_is_torchs(case, dtype):
-    """Within 1e-5 in float32, as promised; lse by torch.logsumexp over all scores."""
+    """lse is that of torch.logsumexp over all scores."""
     (q, k, v), (causal, *blocks) = given(case, dtype)
     out, lse = flash_attention(q, k, v, causal, *blocks)
-    bound = 1e-5 if dtype == torch.float32 else 1e-12
-    torch.testing.assert_close(out, torchs(q, k, v, causal), rtol=0, atol=bound)
-    torch.testing.assert_close(lse, scores_of(q, k, causal).logsumexp(-1), rtol=0, atol=bound)
+    assert_close(out, torchs(q, k, v, causal))
+    assert_close(lse, scores_of(q, k, causal).logsumexp(-1))
 
 
 @EVERY_CASE
 def test_gradients_are_torchs(case):
-    """Within 1e-5 in float32."""
+    """In float32, against float64's. As one row: a query that sees one key has no gradient."""
     inputs, (causal, *blocks) = given(case)
     answers, pull = [], torch.randn(2, case[0], case[2], case[5])
-    for attention in (lambda *x: FlashAttention.apply(*x, causal, *blocks), lambda *x: torchs(*x, causal)):
-        leaves = [x.clone().requires_grad_() for x in inputs]
-        answers.append(torch.autograd.grad(attention(*leaves), leaves, pull))
+    for attention, dtype in ((lambda *x: FlashAttention.apply(*x, causal, *blocks), torch.float32),
+                             (lambda *x: torchs(*x, causal), torch.float64)):
+        leaves = [x.to(dtype, copy=True).requires_grad_() for x in inputs]
+        answers.append(torch.autograd.grad(attention(*leaves), leaves, pull.to(dtype)))
     for mine, theirs in zip(*answers):
-        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
+        assert_close([mine], [theirs])
 
 
 @EVERY_CASE
@@ -79,18 +80,18 @@ def test_gradients_by_differences(case):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_rounds_once(dtype):
-    """out is as close to the exact one as one rounding allows, gradients as close as rounding out makes them."""
+    """out is as close to the exact one as one rounding allows, gradients are as close as torch's."""
     (q, k, v), (causal, *blocks) = given(CASES[1], dtype)
     leaves = [x.requires_grad_() for x in (q, k, v)]
     out = FlashAttention.apply(*leaves, causal, *blocks)
     exact_leaves = [x.detach().double().requires_grad_() for x in leaves]
     exact = torchs(*exact_leaves, causal)
-    eps, pull = torch.finfo(dtype).eps, torch.randn(out.shape).to(dtype)
-    torch.testing.assert_close(out.double(), exact, rtol=eps / 1.9, atol=1e-6)
-    theirs = torch.autograd.grad(exact, exact_leaves, pull.double())
-    for mine, right in zip(torch.autograd.grad(out, leaves, pull), theirs):
-        assert mine.dtype == dtype
-        torch.testing.assert_close(mine.double(), right, rtol=eps, atol=4 * eps)
+    pull = torch.randn(out.shape).to(dtype)
+    assert_close(out, exact)
+    theirs = torch.autograd.grad(torchs(*leaves, causal), leaves, pull)
+    right = torch.autograd.grad(exact, exact_leaves, pull.double())
+    for three in zip(torch.autograd.grad(out, leaves, pull), theirs, right):
+        assert_as_near(*three)
 
 
 def test_backward_equals_autograd_through_the_tiles():
@@ -100,22 +101,22 @@ def test_backward_equals_autograd_through_the_tiles():
     pull = torch.randn_like(out)
     own = flash_attention_backward(q.detach(), k.detach(), v.detach(), out.detach(), lse.detach(), pull, *options)
     for mine, theirs in zip(own, torch.autograd.grad(out, leaves, pull)):
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
+        assert_close(mine, theirs)
 
 
 @pytest.mark.parametrize("splits", [1, 2, 5, 16, 40])
 def test_pieces_are_the_whole(splits):
     (q, k, v), _ = given((8, 2, 1, 33, 16, 16, False, 64, 64), torch.float64)
     for mine, theirs in zip(split_decode(q, k, v, splits), flash_attention(q, k, v)):
-        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(split_decode(q, k, v, splits)[0], torchs(q, k, v, False))
+        assert_close(mine, theirs)
+    assert_close(split_decode(q, k, v, splits)[0], torchs(q, k, v, False))
 
 
 def test_merge_is_associative_and_has_a_neutral_part():
     (q, k, v), _ = given((2, 2, 3, 12, 4, 4, False, 64, 64), torch.float64)
     a, b, c = (flash_attention(q, k[..., at:at + 4, :], v[..., at:at + 4, :]) for at in (0, 4, 8))
     for one, other in zip(merge(*merge(*a, *b), *c), merge(*a, *merge(*b, *c))):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+        assert_close(one, other)
     nothing = torch.zeros_like(a[0]), torch.full_like(a[1], -torch.inf)
     assert all(map(torch.equal, merge(*a, *nothing), a)) and all(map(torch.equal, merge(*nothing, *a), a))
 
@@ -147,7 +148,7 @@ def test_chapter_13s_model_gives_the_same():
     for block in model.blocks:
         with_flash(block.attention)
     for mine, theirs in zip(run(), plain):
-        torch.testing.assert_close(mine, theirs, rtol=1e-9, atol=1e-11)
+        assert_close(mine, theirs)
 
 
 def test_module_of_chapter_10_gives_the_same():
@@ -155,21 +156,24 @@ def test_module_of_chapter_10_gives_the_same():
     layer, x = GroupedQueryAttention(24, 6, 2), torch.randn(2, 33, 24)
     q, k, v = layer.project(x)
     out = layer.o_proj(flash_attention(q, k, v, True, 8, 8)[0].transpose(1, 2).flatten(2))
-    torch.testing.assert_close(out, layer(x, mask=causal_mask(33)))
+    assert_close(out, layer(x, mask=causal_mask(33)))
 
 
 @EVERY_CASE
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_kernel_is_the_loop(case, dtype):
-    """Interpreted on a CPU, compiled on a GPU: the same numbers as flash_attention."""
+    """Interpreted on a CPU, compiled on a GPU: the numbers of flash_attention in float64."""
     pytest.importorskip("triton", reason="the kernel needs Triton: pip install -r requirements-triton.txt")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     (q, k, v), (causal, *_) = given(case, dtype, batch=1)
     found = flash_kernel(*(x.to(device) for x in (q, k, v)), causal, 32, 16)
-    out, lse = flash_attention(q, k, v, causal)
     assert found[0].dtype == dtype and found[1].dtype == torch.float32
-    torch.testing.assert_close(found[0].cpu(), out, rtol=torch.finfo(dtype).eps, atol=1e-5)
-    torch.testing.assert_close(found[1].cpu(), lse, rtol=0, atol=1e-5)
+    exact, lse = flash_attention(q.double(), k.double(), v.double(), causal)
+    assert_close(found[1], lse.to(device))
+    if dtype == torch.float32:
+        assert_close(found[0], exact.to(device))
+    else:                   # Triton's interpreter cuts bfloat16 off where others round, which doubles the error
+        assert (found[0].cpu() - exact).norm() <= torch.finfo(dtype).eps * exact.norm()
 
 
 def test_without_triton_the_kernel_says_what_it_needs(monkeypatch):

@@ -16,7 +16,8 @@ from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3MoE
 from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock, load_balancing_loss_func
 
-from solutions.ex13_transformer import ModelConfig, Transformer, count_parameters, make_caches, use_torch_kernels
+from given.torch_kernels import use_torch_kernels
+from solutions.ex13_transformer import ModelConfig, Transformer, count_parameters, make_caches
 from solutions.ex15_generation import generate
 from solutions.ex16_pretrained import load_pretrained
 from solutions.ex18_mixture_of_experts import (
@@ -30,11 +31,13 @@ from solutions.ex18_mixture_of_experts import (
     recorded,
     with_experts,
 )
+from tests.course.close import assert_close
 
 POCKET = Path(__file__).resolve().parents[3] / "assets" / "pocket"
+# "eager", as transformers' other experts take no float64
 COMMON = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4,
           "num_key_value_heads": 2, "intermediate_size": 40, "max_position_embeddings": 64,
-          "bos_token_id": None, "eos_token_id": None}
+          "bos_token_id": None, "eos_token_id": None, "experts_implementation": "eager"}
 QWEN = {**COMMON, "moe_intermediate_size": 12, "num_experts": 7, "num_experts_per_tok": 3}
 MODELS = {
     "qwen3-moe": lambda: Qwen3MoeForCausalLM(Qwen3MoeConfig(**QWEN, head_dim=8)),
@@ -48,7 +51,8 @@ MODELS = {
     "mixtral-window-one": lambda: MixtralForCausalLM(MixtralConfig(
         **COMMON, num_local_experts=4, num_experts_per_tok=1, sliding_window=4, head_dim=8)),
 }
-pytestmark = pytest.mark.usefixtures("one_thread")
+# All in float64 but the tables of RoPE and transformers' routers: so what is compared is compared as float32.
+pytestmark = pytest.mark.usefixtures("one_thread", "float64_norms")
 EVERY_MODEL = pytest.mark.parametrize("name", MODELS)
 
 
@@ -66,10 +70,6 @@ def ids(rows: int = 2, length: int = 17) -> torch.Tensor:
     return torch.randint(61, (rows, length), generator=torch.Generator().manual_seed(1))
 
 
-def close(mine: torch.Tensor, theirs: torch.Tensor, rtol: float = 1e-5):
-    torch.testing.assert_close(mine, theirs, rtol=0, atol=rtol * theirs.abs().max().item())
-
-
 # -- whole models
 
 @EVERY_MODEL
@@ -81,8 +81,8 @@ def test_same_logits_and_gradients(name, shards, tmp_path):
     assert (tmp_path / "model.safetensors").exists() != shards
     mine = load_moe(tmp_path)
     assert not mine.training
-    close(mine(ids()).detach(), theirs(ids()).logits.detach())
-    for logits in (mine(ids()), theirs(ids()).logits):
+    assert_close(mine(ids()).float(), theirs(ids()).logits)
+    for logits in (mine(ids()).float(), theirs(ids()).logits):
         logits.logsumexp(-1).mean().backward()
 
     folder = tmp_path / "gradients"         # written by transformers under the names in files
@@ -90,10 +90,11 @@ def test_same_logits_and_gradients(name, shards, tmp_path):
         for parameter in theirs.parameters():
             parameter.copy_(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
     theirs.save_pretrained(folder)
-    expected = load_moe(folder).state_dict()
+    expected, gradients = load_moe(folder).state_dict(), []
     for key, parameter in mine.named_parameters():
         grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        torch.testing.assert_close(grad, expected[key], rtol=1e-4, atol=2e-6)
+        gradients.append((grad.float(), expected[key]))
+    assert_close(*map(list, zip(*gradients)))
 
 
 @EVERY_MODEL
@@ -113,7 +114,7 @@ def test_the_hubs_own_config(tmp_path):
     said["num_experts"] = said.pop("num_local_experts")
     rope = said.pop("rope_parameters")
     (tmp_path / "config.json").write_text(json.dumps(said | {"rope_theta": rope["rope_theta"], "rope_scaling": None}))
-    close(load_moe(tmp_path)(ids()).detach(), theirs(ids()).logits.detach())
+    assert_close(load_moe(tmp_path)(ids()).float(), theirs(ids()).logits)
 
 
 def test_what_a_config_leaves_out(tmp_path):
@@ -124,7 +125,8 @@ def test_what_a_config_leaves_out(tmp_path):
     for key in ("rms_norm_eps", "rope_parameters", "sliding_window", "head_dim", "tie_word_embeddings"):
         said.pop(key)
     (tmp_path / "config.json").write_text(json.dumps(said))
-    close(load_moe(tmp_path)(ids()).detach(), MixtralForCausalLM.from_pretrained(tmp_path)(ids()).logits.detach())
+    theirs = MixtralForCausalLM.from_pretrained(tmp_path, experts_implementation="eager")
+    assert_close(load_moe(tmp_path)(ids()).float(), theirs(ids()).logits)
 
 
 def test_bad_folders(tmp_path):
@@ -148,8 +150,9 @@ def test_in_bfloat16(tmp_path):
     theirs = shaken(MODELS["qwen3-moe"]())
     theirs.to(torch.bfloat16).save_pretrained(tmp_path)
     assert {p.dtype for p in load_moe(tmp_path).parameters()} == {torch.bfloat16}
-    wide = Qwen3MoeForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
-    close(load_moe(tmp_path, dtype=torch.float32)(ids()).detach(), wide(ids()).logits.detach())
+    wide = Qwen3MoeForCausalLM.from_pretrained(
+        tmp_path, dtype=torch.float64, experts_implementation="eager")
+    assert_close(load_moe(tmp_path, dtype=torch.float64)(ids()).float(), wide(ids()).logits)
 
 
 def test_fused_names_are_left_alone():
@@ -181,13 +184,14 @@ def same_layer(mine: MoE, theirs, d_model: int):
     x = torch.randn(3, 11, d_model, generator=torch.Generator().manual_seed(2))
     inputs = [x.clone().requires_grad_() for _ in range(2)]
     outputs = [layer(row) for layer, row in zip((mine, theirs), inputs)]
-    close(outputs[0].detach(), outputs[1].detach())
+    assert_close(outputs[0].float(), outputs[1])
     for output in outputs:
         output.pow(2).sum().backward()
-    close(inputs[0].grad, inputs[1].grad, 1e-4)
-    close(mine.router.weight.grad, theirs.gate.weight.grad, 1e-4)
+    assert_close(inputs[0].grad.float(), inputs[1].grad)
+    assert_close(mine.router.weight.grad.float(), theirs.gate.weight.grad)
     expert = mine.experts[2]
-    close(torch.cat([expert.gate.weight.grad, expert.up.weight.grad]), theirs.experts.gate_up_proj.grad[2], 1e-4)
+    gradient = torch.cat([expert.gate.weight.grad, expert.up.weight.grad])
+    assert_close(gradient.float(), theirs.experts.gate_up_proj.grad[2])
 
 
 def test_mixtral_layer():
@@ -217,8 +221,8 @@ def test_deepseek_v3_layer(groups, kept, normalize):
     x = torch.randn(40, 24)
     _, weights, chosen = theirs.gate(x)
     own_weights, own = mine.router(x)
-    torch.testing.assert_close(own.sort().values, chosen.sort().values)
-    close(own_weights.detach().gather(1, own.argsort()), weights.detach().gather(1, chosen.argsort()))
+    assert torch.equal(own.sort().values, chosen.sort().values)
+    assert_close(own_weights.gather(1, own.argsort()).float(), weights.gather(1, chosen.argsort()))
 
 
 # -- losses
@@ -231,9 +235,9 @@ def test_load_balancing_loss(k):
     for given in (None, mask):
         theirs = load_balancing_loss_func(tuple(layer.flatten(0, 1) for layer in logits), 6, k,
                                           None if given is None else given.int())
-        torch.testing.assert_close(load_balancing_loss(logits, k, given), theirs)
+        assert_close(load_balancing_loss(logits, k, given).float(), theirs)
         one = load_balancing_loss_func((logits[0].flatten(0, 1),), 6, k, None if given is None else given.int())
-        torch.testing.assert_close(load_balancing_loss(logits[0], k, given), one)
+        assert_close(load_balancing_loss(logits[0], k, given).float(), one)
 
 
 def test_recorded_logits_are_theirs(tmp_path):
@@ -245,8 +249,8 @@ def test_recorded_logits_are_theirs(tmp_path):
     mine(ids())                                 # nothing is recorded after the `with`
     said = theirs(ids(), output_router_logits=True)
     assert len(routings) == len(said.router_logits) == 1
-    close(routings[0].logits.flatten(0, 1).detach(), said.router_logits[0].detach())
-    torch.testing.assert_close(load_balancing_loss(routings[0].logits, 3), said.aux_loss)
+    assert_close(routings[0].logits.flatten(0, 1).float(), said.router_logits[0])
+    assert_close(load_balancing_loss(routings[0].logits, 3).float(), said.aux_loss)
 
 
 # -- counts
@@ -275,16 +279,16 @@ def test_counts_of_real_models():
 @pytest.mark.parametrize("kernels", [False, True])
 def test_the_pocket_model_with_copies(kernels):
     """Upcycled, the pocket model says what it said, on torch's kernels too; its parameters are counted."""
-    pocket = load_pretrained(POCKET, dtype=torch.float32)
+    pocket = load_pretrained(POCKET, dtype=torch.float64)
     text = torch.randint(4096, (2, 40), generator=torch.Generator().manual_seed(5))
     with torch.no_grad():
         before = pocket(text)
         model = with_experts(use_torch_kernels(pocket) if kernels else pocket, 4, 2)
-        close(model(text), before)
+        assert_close(model(text), before)
     assert sum(p.numel() for p in model.parameters()) == count_active(model.config, 4, 2)[1]
     assert not model.training
     assert generate(model, [[5, 6, 7]], 8, temperature=0) == generate(
-        load_pretrained(POCKET, dtype=torch.float32), [[5, 6, 7]], 8, temperature=0)
+        load_pretrained(POCKET, dtype=torch.float64), [[5, 6, 7]], 8, temperature=0)
 
 
 @pytest.mark.parametrize("kind", [
@@ -311,6 +315,6 @@ def test_experts_train_in_any_model(kind):
             parameter -= 0.1 * parameter.grad
         assert loss() < first
         before = model(text)
-        close(use_torch_kernels(model)(text), before)
+        assert_close(use_torch_kernels(model)(text), before)
     if config.norm_position == "pre":
         assert len(make_caches(config, 1, 4)) == 2

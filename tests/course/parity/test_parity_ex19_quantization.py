@@ -11,9 +11,10 @@ from gguf.quants import MXFP4
 from gguf.quants import dequantize as gguf_dequantize
 from gguf.quants import quantize as gguf_quantize
 
+from given.torch_kernels import use_torch_kernels
 from grader.course import chapters
 from solutions.ex11_kv_cache import KVCache
-from solutions.ex13_transformer import GPT2, POCKET, ModelConfig, Transformer, use_torch_kernels
+from solutions.ex13_transformer import GPT2, POCKET, ModelConfig, Transformer
 from solutions.ex15_generation import generate
 from solutions.ex16_pretrained import load_pretrained
 from solutions.ex19_quantization import (
@@ -36,6 +37,7 @@ from solutions.ex19_quantization import (
     to_mxfp4,
     unpack_int4,
 )
+from tests.course.close import assert_close
 
 POCKET_FOLDER = chapters.ROOT / "assets" / "pocket"
 TYPES = gguf.GGMLQuantizationType
@@ -118,7 +120,7 @@ def test_quantize_is_torchs_fake_quantization(bits):
     w = torch.randn(6, 64)
     codes, scales, zeros = quantize(w, bits, 64)
     theirs = torch.fake_quantize_per_channel_affine(w, scales[:, 0], zeros[:, 0].int(), 0, 0, 2**bits - 1)
-    torch.testing.assert_close(dequantize(codes, scales, zeros), theirs)
+    assert_close(dequantize(codes, scales, zeros), theirs)
     assert ((dequantize(codes, scales, zeros) - w).abs() <= 0.5001 * scales + scales * (bits == 2)).all()
 
 
@@ -143,7 +145,7 @@ def test_gptq_is_optimal_brain_quantization(bits, group):
     x = torch.randn(100, 12) @ torch.randn(12, 48) + 0.3 * torch.randn(100, 48)
     w = torch.randn(20, 48)
     ours = dequantize(*gptq(w, x, bits, group)).double()
-    torch.testing.assert_close(ours, loop_gptq(w, x, bits, group), rtol=1e-5, atol=1e-6)
+    assert_close(ours.float(), loop_gptq(w, x, bits, group))
     plain = dequantize(*quantize(w, bits, group)).double()
     if bits < 8:
         assert (x.double() @ (ours - w).T).norm() < 0.8 * (x.double() @ (plain - w).T).norm()
@@ -181,6 +183,7 @@ def test_quantized_gpt2_is_counted_without_making_it():
     assert quantized_bytes(GPT2, 8, 64) < quantized_bytes(GPT2, 8, 32) < 124_439_808 * 2
 
 
+@pytest.mark.usefixtures("float64")
 def test_torchs_kernels_and_a_quantized_model_go_together():
     torch.manual_seed(0)
     one, ids = Transformer(CONFIGS["Qwen3"]), torch.arange(12)[None]
@@ -188,7 +191,7 @@ def test_torchs_kernels_and_a_quantized_model_go_together():
     other.load_state_dict(one.state_dict())
     first = quantize_model(use_torch_kernels(one), 4, 16)(ids)
     second = use_torch_kernels(quantize_model(other, 4, 16))(ids)
-    torch.testing.assert_close(first, second)
+    assert_close(first, second)
     assert isinstance(one.blocks[0].attention.q_proj, QuantizedLinear)
 
 

@@ -89,7 +89,8 @@ def test_every_lesson_and_every_exercise_has_a_page(site, pages):
     for chapter in chapters():
         assert site / "notebooks" / f"{chapter.notebook.stem}.html" in pages
         assert site / "exercises" / f"{chapter.stem}.html" in pages
-    assert {site / f"{name}.html" for name in ("index", "glossary", "bibliography", "search")} <= set(pages)
+    assert {site / f"{name}.html" for name in ("index", "glossary", "bibliography", "search", "README",
+                                               "INSTRUCTORS", "CONTRIBUTING", "CHANGELOG")} <= set(pages)
 
 
 def test_nothing_is_loaded_from_another_host(site, pages):

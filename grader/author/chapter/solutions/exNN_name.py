@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 
-def softplus(x: Float[Tensor, "*shape"], beta: float | int = 1.0) -> Float[Tensor, "*shape"]:
+def softplus(x: Float[Tensor, "*shape"], beta: float = 1.0) -> Float[Tensor, "*shape"]:
     """log(1 + e^(βx)) / β for every number of x, in the dtype of x; the larger β, the sharper.
 
     No x overflows: log(1 + e^z) = max(z, 0) + log(1 + e^−|z|). (Dugas et al., 2000)

@@ -1,0 +1,90 @@
+"""Types and shapes, checked at every call as jaxtyping's annotations say.
+
+jaxtyping's own decorator looks at each argument three times and binds it by name, which took half of a whole model's
+checks. Here beartype looks once; where something is wrong jaxtyping's is asked, for its words.
+"""
+
+import ast
+import functools
+import inspect
+from importlib.machinery import SourceFileLoader
+
+from beartype import BeartypeConf, beartype
+from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
+from jaxtyping import jaxtyped
+
+_beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))       # where a float is asked for, an int will do
+_explained = jaxtyped(typechecker=_beartype)
+
+
+def checked(thing):
+    """A function, method or class whose calls raise jaxtyping's TypeCheckError where types or shapes do not fit."""
+    if isinstance(thing, (classmethod, staticmethod)):
+        return type(thing)(checked(thing.__func__))
+    if not inspect.isfunction(thing) or inspect.isgeneratorfunction(thing) or _speaks_of_arguments(thing):
+        return _explained(thing)
+    if not thing.__annotations__:
+        return thing
+    fn, quick = thing, None
+
+    @functools.wraps(fn)
+    def checked_call(*args, **kwargs):
+        __tracebackhide__ = True
+        nonlocal quick
+        quick = quick or _beartype(fn)      # takes a millisecond, and most of a chapter's parts are never called
+        try:
+            with jaxtyped("context"):       # sizes of axes hold within one call
+                return quick(*args, **kwargs)
+        except BeartypeCallHintParamViolation:
+            explain = _explained(fn)        # which raises before it calls fn
+        except BeartypeCallHintReturnViolation as error:
+            explain = _explained(_returning(fn, _returned(error)))
+        return explain(*args, **kwargs)
+    return checked_call
+
+
+def _speaks_of_arguments(function) -> bool:
+    """Whether an axis is an argument's value, "{seq_len}", which only jaxtyping's own decorator knows."""
+    return any("{" in repr(annotation) for annotation in function.__annotations__.values())
+
+
+def _returned(error: BeartypeCallHintReturnViolation):
+    """The value that a function returned; beartype's error holds no more than the text of a small one."""
+    trace = error.__traceback__
+    while trace.tb_next:
+        trace = trace.tb_next
+        if trace.tb_frame.f_code.co_filename.startswith("<@beartype"):
+            return trace.tb_frame.f_locals["__beartype_pith_0"]
+    return error.culprits[0]
+
+
+def _returning(function, value):
+    """A function of the same signature that returns this value."""
+    def again(*_, **__):
+        return value
+    again.__signature__ = inspect.signature(function)
+    again.__module__, again.__name__, again.__qualname__ = (
+        function.__module__, function.__name__, function.__qualname__)
+    return again
+
+
+class CheckedLoader(SourceFileLoader):
+    """Loads a file with every function and class of it `checked`; lines and tracebacks stay the file's own."""
+
+    def source_to_code(self, data, path, *, _optimize=-1):
+        tree = compile(data, path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True, optimize=_optimize)
+        for node in ast.walk(tree):
+            decorator = ast.copy_location(ast.Name("_checked", ast.Load()), node) if hasattr(node, "lineno") else None
+            if isinstance(node, ast.FunctionDef):
+                node.decorator_list.append(decorator)           # the others may hide the annotations
+            elif isinstance(node, ast.ClassDef):
+                node.decorator_list.insert(0, decorator)        # a dataclass is made before
+        first = 0
+        while first < len(tree.body) and (isinstance(tree.body[first], ast.Expr) or (
+                isinstance(tree.body[first], ast.ImportFrom) and tree.body[first].module == "__future__")):
+            first += 1
+        tree.body.insert(first, ast.ImportFrom(__name__, [ast.alias("checked", "_checked")], 0))
+        return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True, optimize=_optimize)
+
+    def path_stats(self, path):
+        raise OSError("no bytecode: two saves within a second would run the first one's code")
