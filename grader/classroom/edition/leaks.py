@@ -4,15 +4,15 @@ A line is compared with its runs of spaces as one, and is found anywhere in a te
 in every string of a notebook, in a record once unpacked, with and without HTML's entities.
 
 What tells something, as counted on 22 chapters:
-- Lines of fewer than 16 characters are left out: 159 of the 1,786 lines of solution bodies, such as
+- Lines of fewer than 16 characters are left out: 141 of the 1,734 lines of solution bodies, such as
   `return x` and `else:`. So are imports, such as `import numpy as np`.
 - A line that a stub or a given chapter's file holds is known to students already (a refusal of bad input
   is given in one chapter and asked for in another). One that the grader's own code holds, which
   knows nothing of transformers, is anybody's: `with torch.no_grad():`.
 - The rest is looked for, line by line. Where a lesson or a visible check says one on purpose,
   or by chance, `shown.txt` names the file and the line; in any other file it is a leak.
-- Hidden checks are written like visible ones: 143 of their 2,411 lines that are long enough, such as
-  `layer = draw.fill(impl.Linear(6, 4))`, stand in a visible check too, but two in a row do in 11 of 2,169
+- Hidden checks are written like visible ones: 142 of their 2,412 lines that are long enough, such as
+  `layer = draw.fill(impl.Linear(6, 4))`, stand in a visible check too, but two in a row do in 11 of 2,170
   places only. So in a file of checks two lines in a row are looked for, elsewhere each line.
 - A mistake's edit is every line that the edited reference has and the reference has not; the same
   for the alternatives, which are right.
