@@ -22,7 +22,7 @@ def main() -> None:
     number, *modules = (word for word in sys.argv[1:] if word != "--many")
     for module in modules:
         importlib.import_module(module)
-    _warm("--many" in sys.argv)
+    warm("--many" in sys.argv)
     _serve(socket.socket(fileno=int(number)))
 
 
@@ -53,7 +53,7 @@ def _serve(control: socket.socket) -> None:
             control.send(str(_reap(request["pid"], request["kill"])).encode())
 
 
-def _warm(many: bool) -> None:
+def warm(many: bool = False) -> None:
     """Import what nearly every exercise needs, so that no worker has to; no tensor with memory is made."""
     import beartype
     import einops._torch_specific  # noqa: F401
