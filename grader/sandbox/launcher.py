@@ -177,11 +177,12 @@ def _wait(process, kill: bool) -> int:
 
 
 def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    """End a process and what it has started."""
+    with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(pid, signal.SIGKILL)
-        else:
-            os.kill(pid, signal.SIGTERM)
+        else:       # Windows
+            subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True)
 
 
 class Slot:

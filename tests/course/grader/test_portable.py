@@ -1,4 +1,7 @@
-"""What a student runs needs nothing that Linux, macOS or Windows lacks, and works where those names are missing."""
+"""What a student runs needs nothing that Linux, macOS or Windows lacks.
+
+The last tests run on all three (`-k here`), and on Linux once more in processes that lack what Windows lacks.
+"""
 
 import ast
 import json
@@ -9,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from grader.course import chapters
+from grader.course import chapters, stubs
 from grader.course.chapters import ROOT, TESTS
+from tests.course.stubs import fresh
 
 LINEAR = chapters.find("linear")
 
@@ -134,7 +138,7 @@ def test_a_file_is_not_opened_in_the_machines_own_encoding():
     assert _without_encoding("subprocess.run(['git'], text=True)\np.write_text(text, 'utf-8')") == {1}
 
 
-# -- as if it were Windows -------------------------------------------------------------------------
+# -- as a student's machine runs it -----------------------------------------------------------------
 
 # What Python runs as it starts: it takes away, in every process, what Windows lacks. What subprocess, numpy and torch
 # call, as they are built here, stays; torch and rich would ask Windows itself, so they do not see "win32".
@@ -152,17 +156,24 @@ if "grader.sandbox.fresh" not in sys.orig_argv:
 """
 
 
-@pytest.fixture
-def windows(tmp_path):
-    """Runs the grader's command line in processes that lack what Windows lacks."""
-    (tmp_path / "python").mkdir()
-    (tmp_path / "python" / "sitecustomize.py").write_text(PREAMBLE, "utf-8")
+@pytest.fixture(params=["here", pytest.param("as on Windows", marks=pytest.mark.skipif(
+    sys.platform != "linux", reason="Linux plays Windows; here is another system"))])
+def python(request, tmp_path):
+    """Runs Python, on this system or on what looks like Windows."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    if request.param != "here":
+        python, taskkill = tmp_path / "python", tmp_path / "bin" / "taskkill"
+        for folder in (python, taskkill.parent):
+            folder.mkdir()
+        (python / "sitecustomize.py").write_text(PREAMBLE, "utf-8")
+        taskkill.write_text('#!/bin/sh\n[ "$1 $2 $3" = "/F /T /PID" ] && kill -KILL -- "-$4"\n', "utf-8")
+        taskkill.chmod(0o755)
+        environment |= {"PYTHONPATH": str(python), "PYTHONUTF8": "0",
+                        "PATH": os.pathsep.join([str(taskkill.parent), environment["PATH"]])}
 
-    def run(*arguments):
-        return subprocess.run([sys.executable, "-m", "grader", *arguments], cwd=ROOT, capture_output=True,
-                              encoding="cp1252", timeout=280,
-                              env={**os.environ, "PYTHONPATH": str(tmp_path / "python"), "PYTHONUTF8": "0",
-                                   "PYTHONIOENCODING": "cp1252:strict", "PYTHONDONTWRITEBYTECODE": "1"})
+    def run(*arguments, typed: str = ""):
+        return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, input=typed,
+                              encoding="cp1252", timeout=280, env={**environment, "PYTHONIOENCODING": "cp1252:strict"})
     return run
 
 
@@ -179,22 +190,50 @@ def handed_in(tmp_path):
     return write
 
 
-def test_the_reference_passes_as_on_windows(windows):
-    done = windows("check", "03", "--submission", "solutions")
+def test_the_reference_passes(python):
+    done = python("-m", "grader", "check", "03", "--submission", "solutions")
     assert done.returncode == 0 and "all passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("replace, word, said", [
-    ("return batch *", "wrong", "you gave"),
-    ("raise KeyError('é')\n    return 2 * batch *", "error", "KeyError"),
+    ("print('é')\n    return batch *", "wrong", "printed é"),
+    ("raise KeyError('é')\n    return 2 * batch *", "error", "KeyError: 'é'"),
     ("while True: pass\n    return 2 * batch *", "timeout", "while True: pass"),
-    ("import os; os.abort()\n    return 2 * batch *", "crashed", "the process was ended by")],
-    ids=["wrong", "error", "hangs", "crashes"])
-def test_a_fault_gets_its_verdict_as_on_windows(windows, handed_in, replace, word, said):
-    """Every other check passes; what hangs is ended, and starting a process anew costs no check its time."""
+    ("import os; os.abort()\n    return 2 * batch *", "crashed", "the process ")],
+    ids=["wrong", "raises", "hangs", "crashes"])
+def test_a_fault_costs_its_own_check_alone(python, handed_in, replace, word, said):
+    """What hangs is ended, and a process that starts anew takes none of the next check's time."""
     folder = handed_in("return 2 * batch *", replace)
-    done = windows("check", "03", "--submission", folder, "--timeout", "2")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert f"test_flops · {word}" in done.stdout, done.stdout
-    assert said in done.stdout, done.stdout
-    assert f'--submission "{folder}"' in done.stdout
+    done = python("-m", "grader", "check", "03", "--submission", folder, "--timeout", "2")
+    assert done.returncode == 1 and "21 of 22 checks passed" in done.stdout, done.stdout + done.stderr
+    assert f"test_flops · {word}" in done.stdout and f'--submission "{folder}"' in done.stdout, done.stdout
+    assert said in " ".join(done.stdout.split()), done.stdout
+
+
+def test_watch_ends_with_q(python):
+    done = python("-m", "grader", "watch", "03", typed="q\n")
+    assert done.returncode == 0 and "This is how it stands" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_hint(python):
+    done = python("-m", "grader", "hint", "softmax", "logsumexp")
+    assert done.returncode == 0 and done.stdout, done.stderr
+
+
+def test_check_in_a_notebook(python):
+    done = python("-c", "from grader import check; check('linear')")
+    assert done.returncode == 0 and done.stdout.startswith("ex03_linear: "), done.stderr
+
+
+@pytest.mark.parametrize("python", ["here"], indirect=True)
+def test_pytest_asks_the_grader(python):
+    done = python("-m", "pytest", "-p", "no:cacheprovider", "tests/test_ex03_linear.py", "--submission", "solutions")
+    assert done.returncode == 0 and "22 passed" in done.stdout, done.stdout
+
+
+def test_a_fresh_stub_is_not_kept_for_its_line_ends_here(tmp_path, monkeypatch):
+    stub = fresh(tmp_path) / LINEAR.solution.name
+    stub.write_bytes(stub.read_bytes().replace(b"\n", b"\r\n"))
+    monkeypatch.setattr(chapters, "EXERCISES", tmp_path)
+    assert stubs.reset(LINEAR) is None
+    assert b"\r" not in stub.read_bytes() and not list(tmp_path.glob("*.bak"))
