@@ -96,7 +96,7 @@ class Launcher:
             with self._lock:
                 child = self._ahead.pop(module, None) or self._start_fresh(module)
                 if module == WORKER:
-                    self._ahead[module] = self._start_fresh(module)
+                    self._ahead[module] = self._start_fresh(module, "--many")      # nobody waits for this one yet
             return child
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -109,9 +109,9 @@ class Launcher:
         replies, prints = (open(pipe[0], "rb", buffering=0) for pipe in pipes[1:])
         return Child(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(zygote, pid, kill))
 
-    def _start_fresh(self, module: str) -> Child:
+    def _start_fresh(self, module: str, *options: str) -> Child:
         process = subprocess.Popen(
-            _python(FRESH, module, *["--limit"] * self._limit), env=self._environment(), start_new_session=True,
+            _python(FRESH, module, *["--limit"] * self._limit, *options), env=self._environment(), start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
                      process.pid, lambda kill: _wait(process, kill))
