@@ -110,8 +110,9 @@ class Launcher:
         return Child(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(zygote, pid, kill))
 
     def _start_fresh(self, module: str, *options: str) -> Child:
+        command = _python(FRESH, module, *["--limit"] * self._limit, *options)
         process = subprocess.Popen(
-            _python(FRESH, module, *["--limit"] * self._limit, *options), env=self._environment(), start_new_session=True,
+            command, env=self._environment(), start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
                      process.pid, lambda kill: _wait(process, kill))
@@ -181,8 +182,10 @@ def _kill(pid: int) -> None:
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(pid, signal.SIGKILL)
-        else:       # Windows
-            subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True)
+        else:       # Windows, where os.kill ends one process alone
+            with contextlib.suppress(OSError):
+                subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True)
+            os.kill(pid, signal.SIGTERM)
 
 
 class Slot:

@@ -166,7 +166,7 @@ def python(request, tmp_path):
         for folder in (python, taskkill.parent):
             folder.mkdir()
         (python / "sitecustomize.py").write_text(PREAMBLE, "utf-8")
-        taskkill.write_text('#!/bin/sh\n[ "$1 $2 $3" = "/F /T /PID" ] && kill -KILL -- "-$4"\n', "utf-8")
+        taskkill.write_text('#!/bin/sh\n[ "$1 $2 $3" = "/F /T /PID" ] && kill -KILL "-$4"\n', "utf-8")
         taskkill.chmod(0o755)
         environment |= {"PYTHONPATH": str(python), "PYTHONUTF8": "0",
                         "PATH": os.pathsep.join([str(taskkill.parent), environment["PATH"]])}
