@@ -3,6 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises
+from grader.course.doubles import Elsewhere
 
 FORBIDDEN = set()
 
@@ -189,10 +190,11 @@ def test_tables_device(impl, draw):
     A model is often made on the meta device, as shapes without numbers, and filled later. Make the
     positions on frequencies.device; where none are given, that is torch's default device.
     """
-    given = impl.RoPE(8, 16, frequencies=torch.empty(4, device="meta"))
-    with torch.device("meta"):
-        own = impl.RoPE(8, 16)
-    return [sorted({table.device.type for table in rope.buffers()}) for rope in (given, own)]
+    with Elsewhere() as there:
+        given = impl.RoPE(8, 16, frequencies=torch.ones(4, device=there.device))
+        with there.device:
+            own = impl.RoPE(8, 16)
+        return [sorted({table.device.type for table in rope.buffers()}) for rope in (given, own)]
 
 
 def test_head_dim(impl, draw):

@@ -5,6 +5,7 @@ from importlib import import_module
 import torch
 
 from grader import accepts, dtypes, points, raises, tolerance
+from grader.course.doubles import Elsewhere
 
 FORBIDDEN = {
     "torch.nn.functional.scaled_dot_product_attention",
@@ -65,8 +66,9 @@ def test_causal_mask_device(impl, draw):
     A mask on the CPU cannot hide scores on a GPU. torch.ones and its like take device=… . (Asked
     with torch's "meta" device, which every machine has; without a device it is torch's default.)
     """
-    return {"device='meta'": impl.causal_mask(3, 5, device="meta").device.type,
-            "no device": impl.causal_mask(3, 5).device.type}
+    with Elsewhere() as there:
+        made = impl.causal_mask(3, 5, device=there.device).device.type
+    return {"device='meta'": made, "no device": impl.causal_mask(3, 5).device.type}
 
 
 @points(3)

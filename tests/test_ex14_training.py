@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from grader import devices, dtypes, points, raises, shares_memory
+from grader.course.doubles import Descent
 
 FORBIDDEN = {
     "torch.optim.AdamW", "torch.optim.Adam", "torch.optim.Adamax", "torch.optim.NAdam",
@@ -21,20 +22,6 @@ FORBIDDEN = {
     "torch.optim.lr_scheduler.LambdaLR", "torch.optim.lr_scheduler.SequentialLR",
 }
 VOCAB, D_MODEL = 11, 6
-
-
-class _Descent(torch.optim.Optimizer):
-    """Plain gradient descent, in which every gradient shows as it is."""
-
-    def __init__(self, params, lr=0.5):
-        super().__init__(params, {"lr": lr})
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    p.sub_(p.grad, alpha=group["lr"])
 
 
 def _model(draw, dropout=0.0):
@@ -357,7 +344,7 @@ def test_train_step(impl, draw):
     Both are plain numbers: the mean loss in nats, and the norm of the gradient before clipping.
     """
     model = _model(draw)
-    loss, norm = impl.train_step(model, _Descent(model.parameters()), [_batch(draw, 3, 5)], 100.0)
+    loss, norm = impl.train_step(model, Descent(model.parameters()), [_batch(draw, 3, 5)], 100.0)
     return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
 
 
@@ -370,7 +357,7 @@ def test_train_step_accumulates(impl, draw):
     """
     model = _model(draw)
     batches = [_batch(draw, 3, 5), _batch(draw, 2, 5, kept=2), _batch(draw, 2, 5, kept=0)]
-    loss, norm = impl.train_step(model, _Descent(model.parameters()), batches, 100.0)
+    loss, norm = impl.train_step(model, Descent(model.parameters()), batches, 100.0)
     return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
 
 
@@ -395,7 +382,7 @@ def test_train_step_one_batch_at_a_time(impl, draw):
     once at the end keeps it for all batches: then one large batch would have done as well.
     """
     model = _Listening(_model(draw))
-    impl.train_step(model, _Descent(model.parameters()), [_batch(draw, 2, 3) for _ in range(3)])
+    impl.train_step(model, Descent(model.parameters()), [_batch(draw, 2, 3) for _ in range(3)])
     return model.events
 
 
@@ -411,7 +398,7 @@ def test_train_step_loss(impl, draw):
         return 0.5 * nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
     batches = [_batch(draw, 3, 5, kept=3), _batch(draw, 2, 5)]
-    loss, norm = impl.train_step(model, _Descent(model.parameters()), batches, 100.0, loss=half)
+    loss, norm = impl.train_step(model, Descent(model.parameters()), batches, 100.0, loss=half)
     return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
 
 
@@ -421,7 +408,7 @@ def test_train_step_drops_old_gradients(impl, draw):
     backward adds to what is there. optimizer.zero_grad() clears it.
     """
     model, batch = _model(draw), _batch(draw, 3, 5)
-    optimizer = _Descent(model.parameters())
+    optimizer = Descent(model.parameters())
     impl.train_step(model, optimizer, [batch], 100.0)
     loss, norm = impl.train_step(model, optimizer, [batch], 100.0)
     return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
@@ -434,7 +421,7 @@ def test_train_step_clips(impl, draw):
     """
     model = _model(draw)
     before = _values(model.parameters())
-    _, norm = impl.train_step(model, _Descent(model.parameters()), [_batch(draw, 3, 5)], 0.01)
+    _, norm = impl.train_step(model, Descent(model.parameters()), [_batch(draw, 3, 5)], 0.01)
     moved = [a - b for a, b in zip(before, _values(model.parameters()))]
     return {"norm": norm, "length of the step": torch.cat([m.flatten() for m in moved]).norm()}
 
@@ -633,7 +620,7 @@ def test_bad_input(impl, draw):
     """
     tokens, model = draw.ints(VOCAB, 20), _model(draw)
     p, = _with_gradients(draw, (4,))
-    rng, optimizer = _rng(draw), _Descent(model.parameters())
+    rng, optimizer = _rng(draw), Descent(model.parameters())
     calls = {
         "batch": lambda: impl.get_batch(tokens, 0, 5, rng),
         "seq_len": lambda: impl.get_batch(tokens, 2, 0, rng),

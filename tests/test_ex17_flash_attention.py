@@ -1,36 +1,15 @@
 """What chapter 17 asks of attention in tiles: forward, backward, in pieces, and as a Triton kernel."""
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader import dtypes, needs, points, raises
+from grader.course.doubles import Operations
 
 FORBIDDEN = {
     "torch.nn.functional.scaled_dot_product_attention",
     "torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention",
     "torch.nn.attention.flex_attention.flex_attention", "torch.nn.attention.varlen.varlen_attn",
 }
-
-
-class _Counted(TorchDispatchMode):
-    """The largest tensor that any operation returns, in numbers, and the multiply-adds of all matrix products."""
-
-    def __init__(self):
-        super().__init__()
-        self.largest = self.work = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls):
-        """No: to skip its compiler, torch imports it first, which takes a second."""
-        return False
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        if isinstance(made, torch.Tensor):
-            self.largest = max(self.largest, made.untyped_storage().nbytes() // made.element_size())
-            if function.__name__.partition(".")[0] in ("mm", "bmm"):
-                self.work += made.numel() * args[0].shape[-1]
-        return made
 
 
 def _qkv(draw, q_len, k_len, heads=2, kv_heads=2, batch=2, head_dim=4, value_dim=4, scale=1.0):
@@ -244,7 +223,7 @@ def test_forward_makes_no_square(impl, draw):
     """
     said = {}
     for causal in (False, True):
-        with _Counted() as counted:
+        with Operations() as counted:
             impl.flash_attention(*_qkv(draw, 128, 128, 1, 1, 1), causal, 16, 16)
         said[f"made a tensor of q · k numbers, causal={causal}"] = counted.largest >= 128 * 128
     return said
@@ -258,9 +237,9 @@ def test_forward_skips_the_future(impl, draw):
     """
     work = []
     for causal in (False, True):
-        with _Counted() as counted:
+        with Operations() as counted:
             impl.flash_attention(*_qkv(draw, 64, 64, 1, 1, 1), causal, 8, 8)
-        work.append(counted.work)
+        work.append(counted.multiply_adds)
     return {"at most 0.6 of the work": work[1] <= 0.6 * work[0], "at most 0.8 of it": work[1] <= 0.8 * work[0],
             "all of it without causal": work[0] >= 64 * 64 * 8}
 
@@ -365,10 +344,10 @@ def test_backward_makes_no_square(impl, draw):
     for causal in (False, True):
         q, k, v = _qkv(draw, 64, 64, 1, 1, 1)
         given = _forward(draw, q, k, v, causal)
-        with _Counted() as counted:
+        with Operations() as counted:
             impl.flash_attention_backward(q, k, v, *given, causal, 8, 8)
         said[f"made a tensor of q · k numbers, causal={causal}"] = counted.largest >= 64 * 64
-        work.append(counted.work)
+        work.append(counted.multiply_adds)
     return said | {"at most 0.6 of the work": work[1] <= 0.6 * work[0], "at most 0.8 of it": work[1] <= 0.8 * work[0]}
 
 

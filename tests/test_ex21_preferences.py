@@ -5,6 +5,7 @@ import math
 import torch
 
 from grader import accepts, dtypes, points, raises
+from grader.course.doubles import Descent
 
 FORBIDDEN = {
     "torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss", "torch.nn.functional.kl_div",
@@ -386,7 +387,7 @@ def _step(impl, draw, updates, ref=False, **loss):
     model = _writer(impl, draw)
     reference = _model(impl, draw, layers=2) if ref else None
     rolled = impl.rollouts(model, PROMPTS, 3, 4, END, _rng(draw.seed))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    optimizer = Descent(model.parameters(), lr=0.5)
     losses = impl.grpo_step(model, optimizer, rolled, draw(3, 3), reference, updates, **loss)
     return {"losses": losses, "unembedding": model.unembedding.weight.detach(),
             "grad": model.blocks[0].attention.o_proj.weight.grad.flatten(),     # as one row: some are nearly 0
@@ -427,7 +428,7 @@ def test_grpo_step_refuses(impl, draw):
     """
     model = _model(impl, draw)
     rolled = impl.rollouts(model, PROMPTS[:2], 2, 3, END, _rng())
-    optimizer, advantages = torch.optim.SGD(model.parameters(), lr=0.5), draw(2, 2)
+    optimizer, advantages = Descent(model.parameters(), lr=0.5), draw(2, 2)
     before = model.unembedding.weight.detach().clone()
     calls = {"updates": {"updates": 0}, "max_norm": {"max_norm": 0}, "advantages": {"advantages": draw(2, 3)},
              "ref_model": {"beta": 0.1}, "kind": {"kind": "ppo"}}

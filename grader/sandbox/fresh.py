@@ -24,5 +24,5 @@ def _end_with_the_front_end() -> None:
 if __name__ == "__main__":
     module, *options = sys.argv[1:]
     _end_with_the_front_end()
-    warm("--many" in options)
+    warm()
     importlib.import_module(module).main(limit="--limit" in options)

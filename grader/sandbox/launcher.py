@@ -60,8 +60,8 @@ class Launcher:
     """Starts processes that serve one of `modules`, such as WORKER: by a fork where that is safe.
 
     limit: let none of them take more memory than jail.MEMORY.
-    many: they will serve a class, so the zygote imports what only some checks need, and forks one more
-    for each chapter, which has loaded what that chapter's submissions share.
+    many: they will serve a class, so the zygote forks one more for each chapter, which has loaded what that
+    chapter's submissions share.
     Without a fork the next worker is started ahead: it imports torch while others work.
     walls: shut them in (see jail); each is then given stages, and sees nothing else.
     """
@@ -77,7 +77,7 @@ class Launcher:
 
     def _start_zygote(self) -> _Zygote:
         ours, theirs = socket.socketpair()
-        command = _python("grader.sandbox.zygote", str(theirs.fileno()), *self._modules, *["--many"] * self.many)
+        command = _python("grader.sandbox.zygote", str(theirs.fileno()), *self._modules)
         with theirs:
             process = subprocess.Popen(
                 jail.around(command, self.stages.path) if self.stages else command, pass_fds=[theirs.fileno()],
@@ -96,7 +96,7 @@ class Launcher:
             with self._lock:
                 child = self._ahead.pop(module, None) or self._start_fresh(module)
                 if module == WORKER:
-                    self._ahead[module] = self._start_fresh(module, "--many")      # nobody waits for this one yet
+                    self._ahead[module] = self._start_fresh(module)
             return child
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
@@ -109,10 +109,9 @@ class Launcher:
         replies, prints = (open(pipe[0], "rb", buffering=0) for pipe in pipes[1:])
         return Child(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(zygote, pid, kill))
 
-    def _start_fresh(self, module: str, *options: str) -> Child:
-        command = _python(FRESH, module, *["--limit"] * self._limit, *options)
+    def _start_fresh(self, module: str) -> Child:
         process = subprocess.Popen(
-            command, env=self._environment(), start_new_session=True,
+            _python(FRESH, module, *["--limit"] * self._limit), env=self._environment(), start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
                      process.pid, lambda kill: _wait(process, kill))

@@ -19,10 +19,10 @@ THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLA
 
 def main() -> None:
     """Serve requests on the socket whose number is the first argument; what follows are modules to fork into."""
-    number, *modules = (word for word in sys.argv[1:] if word != "--many")
+    number, *modules = sys.argv[1:]
     for module in modules:
         importlib.import_module(module)
-    warm("--many" in sys.argv)
+    warm()
     _serve(socket.socket(fileno=int(number)))
 
 
@@ -53,7 +53,7 @@ def _serve(control: socket.socket) -> None:
             control.send(str(_reap(request["pid"], request["kill"])).encode())
 
 
-def warm(many: bool = False) -> None:
+def warm() -> None:
     """Import what nearly every exercise needs, so that no worker has to; no tensor with memory is made."""
     import beartype
     import einops._torch_specific  # noqa: F401
@@ -72,9 +72,6 @@ def warm(many: bool = False) -> None:
     for method in vars(torch.optim.Optimizer).values():
         if plain := getattr(method, "__wrapped__", None):
             plain.__dict__["__dynamo_disable"] = plain
-
-    if many:        # the meta device imports sympy, which takes as long as torch; a few checks use it
-        torch.arange(2, device="meta") * 2
 
 
 def _become(request: dict, fds) -> None:

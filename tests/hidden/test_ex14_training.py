@@ -8,20 +8,17 @@ import torch
 from torch import nn
 
 from grader import accepts, points, raises
+from grader.course.doubles import Descent
 
 
-class _Counting(torch.optim.Optimizer):
+class _Counting(Descent):
     """Gradient descent that counts its steps."""
 
-    def __init__(self, params):
-        super().__init__(params, {"lr": 0.5})
-        self.steps = 0
+    steps = 0
 
-    @torch.no_grad()
     def step(self, closure=None):
         self.steps += 1
-        for p in (p for group in self.param_groups for p in group["params"] if p.grad is not None):
-            p.sub_(p.grad, alpha=0.5)
+        super().step(closure)
 
 
 def _model(draw, vocab=7):

@@ -5,6 +5,7 @@ import math
 import torch
 
 from grader import accepts, dtypes, points, raises
+from grader.course.doubles import Descent
 
 SIZES = {"vocab_size": 8, "d_model": 8, "layers": 1, "heads": 2, "d_ff": 10, "max_seq_len": 12}
 
@@ -204,7 +205,7 @@ def test_step_with_another_model(impl, draw):
     """A step with tied embeddings and learned positions: every weight moves as it should."""
     model = _model(impl, draw, tie_embeddings=True, positions="learned")
     rolled = impl.rollouts(model, [[1], [2, 3, 4]], 4, 5, 7, _rng(draw.seed))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    optimizer = Descent(model.parameters(), lr=0.3)
     losses = impl.grpo_step(model, optimizer, rolled, draw(2, 4), updates=2, kind="dr_grpo", max_length=5)
     return {"losses": losses, **{name: weight.detach() for name, weight in model.named_parameters()}}
 
@@ -217,7 +218,7 @@ def test_old_gradients_are_dropped(impl, draw):
         rolled = impl.rollouts(model, [[1], [2]], 2, 4, 7, _rng(3))
         for weight in model.parameters():
             weight.grad = torch.full_like(weight, left)
-        impl.grpo_step(model, torch.optim.SGD(model.parameters(), lr=0.3), rolled, draw(2, 2), updates=2)
+        impl.grpo_step(model, Descent(model.parameters(), lr=0.3), rolled, draw(2, 2), updates=2)
         said.append([model.unembedding.weight.detach(), model.unembedding.weight.grad])
     return said
 
@@ -227,7 +228,7 @@ def test_equal_rewards_move_nothing(impl, draw):
     model = _model(impl, draw)
     rolled = impl.rollouts(model, [[1], [2]], 2, 4, 7, _rng(4))
     before = model.unembedding.weight.detach().clone()
-    losses = impl.grpo_step(model, torch.optim.SGD(model.parameters(), lr=0.3), rolled, draw(2, 2) * 0, updates=2)
+    losses = impl.grpo_step(model, Descent(model.parameters(), lr=0.3), rolled, draw(2, 2) * 0, updates=2)
     return [losses, torch.equal(model.unembedding.weight, before)]
 
 
@@ -236,7 +237,7 @@ def test_how_often_models_are_asked(impl, draw):
     model, reference, seen = _model(impl, draw), _model(impl, draw), []
     rolled = impl.rollouts(model, [[1], [2]], 2, 4, 7, _rng(5))
     reference.register_forward_hook(lambda *passed: seen.append(passed[-1].requires_grad))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    optimizer = Descent(model.parameters(), lr=0.3)
     losses = impl.grpo_step(model, optimizer, rolled, draw(2, 2), reference, 3, beta=0.5)
     return {"losses": losses, "passes": seen}
 
