@@ -21,7 +21,7 @@ from grader.sandbox.process import Child
 from grader.sandbox.zygote import THREADS
 
 WORKER = "grader.sandbox.worker"
-FRESH = "grader.sandbox.fresh"
+ZYGOTE = "grader.sandbox.zygote"
 START = 120.0               # seconds that a fresh process, or a GPU, may take to be ready
 
 # Forking a process that has torch in memory is safe on Linux only. COURSE_FORK=no is for the course's own tests
@@ -77,7 +77,7 @@ class Launcher:
 
     def _start_zygote(self) -> _Zygote:
         ours, theirs = socket.socketpair()
-        command = _python("grader.sandbox.zygote", str(theirs.fileno()), *self._modules)
+        command = _python(ZYGOTE, str(theirs.fileno()), *self._modules)
         with theirs:
             process = subprocess.Popen(
                 jail.around(command, self.stages.path) if self.stages else command, pass_fds=[theirs.fileno()],
@@ -111,7 +111,8 @@ class Launcher:
 
     def _start_fresh(self, module: str) -> Child:
         process = subprocess.Popen(
-            _python(FRESH, module, *["--limit"] * self._limit), env=self._environment(), start_new_session=True,
+            _python(ZYGOTE, "fresh", module, *["--limit"] * self._limit),
+            env=self._environment(), start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
         return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr,
                      process.pid, lambda kill: _wait(process, kill))

@@ -45,7 +45,7 @@ PLACES = ("/proc", "/dev/", "/tmp", "/sys/", "/usr", "/etc/")
 # Where such a thing is used all the same, and why that does no harm.
 ALL = {"..."}
 GUARDED = {
-    "grader/sandbox/zygote.py": (ALL, "started on Linux alone"),
+    "grader/sandbox/zygote.py": (ALL, "what forks is started on Linux alone"),
     "grader/sandbox/jail.py": (ALL, "the walls are Linux's; jail.missing says so elsewhere"),
     "grader/sandbox/launcher.py": ({"socket.send_fds", "pass_fds", "os.killpg", "signal.SIGKILL"},
                                    "the line to a zygote; a group is killed where the system knows groups"),
@@ -150,7 +150,7 @@ for module, names in {LACKING!r}.items():
         if module in ("os", "signal", "select", "socket") and name not in {KEPT}:
             vars(sys.modules[module]).pop(name, None)
 sys.modules.update(dict.fromkeys({sorted(MODULES - {"posix", "readline"})!r}))
-if "grader.sandbox.fresh" not in sys.orig_argv:
+if "fresh" not in sys.orig_argv:
     import rich.console
     sys.platform = "win32"
 """
