@@ -26,7 +26,10 @@ def _alive(pid: int) -> bool:
         return False
 
 
-@pytest.fixture(params=[True, False], ids=["fork", "fresh"])
+forks = pytest.mark.skipif(sys.platform != "linux", reason="forking a process that has torch in memory is not safe")
+
+
+@pytest.fixture(params=[pytest.param(True, id="fork", marks=forks), pytest.param(False, id="fresh")])
 def launcher(request):
     launcher = Launcher(fork=request.param)
     yield launcher
@@ -107,6 +110,7 @@ def test_a_process_that_is_asked_visible_checks_has_no_hidden_ones(tmp_path):
     assert seen[False] == {0}
 
 
+@forks
 def test_the_zygote_has_one_thread_and_no_reference():
     launcher = Launcher(fork=True)
     worker = launcher.start(WORKER)
