@@ -79,7 +79,7 @@ def warm() -> None:
 def _become(request: dict, fds) -> None:
     """In the child: its own process group, the channel as standard streams, the second wall, then its work."""
     from grader.sandbox import jail, worker
-    try:
+    with _last():
         os.setsid()
         if "preload" in request:        # a zygote that has more loaded
             worker.load_ahead(**request["preload"])
@@ -94,6 +94,13 @@ def _become(request: dict, fds) -> None:
         if request["stages"]:
             jail.confine(*request["stages"])
         importlib.import_module(request["module"]).main()
+
+
+@contextlib.contextmanager
+def _last():
+    """The process ends with what is in this, at once and whatever it raises."""
+    try:
+        yield
     except BaseException:
         import traceback
         os.write(2, traceback.format_exc().encode())
@@ -133,9 +140,10 @@ def _kill(pid: int) -> None:
 
 def fresh(module: str, limit: bool) -> None:
     """Serve a module here, made ready as those that are forked."""
-    _end_with_the_front_end()
-    warm()
-    importlib.import_module(module).main(limit)
+    with _last():
+        _end_with_the_front_end()
+        warm()
+        importlib.import_module(module).main(limit)
 
 
 def _end_with_the_front_end() -> None:
