@@ -102,9 +102,10 @@ class Child:
         status = self._reap(kill)
         for thread in self._threads:
             thread.join(1)
-        for stream in (self._requests, self._replies, self._prints):
-            with contextlib.suppress(OSError):
-                stream.close()
+        for stream, reader in zip((self._requests, self._replies, self._prints), (None, *self._threads)):
+            if reader is None or not reader.is_alive():     # Windows would wait for whoever holds the pipe
+                with contextlib.suppress(OSError):
+                    stream.close()
         return status
 
     def output(self) -> str:
