@@ -12,9 +12,8 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.init import STD
 from given.sizes import at_least_one
-
-from .ex02_embedding import STD
 
 
 def sinusoidal_encoding(

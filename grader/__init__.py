@@ -13,7 +13,7 @@ The way of one check, `python -m grader check 03`:
 
 1. `__main__` makes a `judge.engine.Grader`, which starts a zygote (`sandbox.zygote`): a process with torch in memory.
 2. The zygote forks the referee (`judge.referee`), which loads the reference and collects the checks; the front end
-   speaks to it through `judge.answer_key`.
+   speaks to it through `judge.answer_key`. Where forking is not safe (`sandbox.launcher`) each process starts afresh.
 3. `sandbox.submission` has the zygote fork a worker (`sandbox.worker`), which looks for what may not be borrowed
    (`sandbox.forbidden`), imports the student's file (`course.loader`), runs the check on inputs drawn from a seed
    (`course.draw`), and sends what came out as a tree and bytes (`sandbox.wire`, `sandbox.frames`).

@@ -8,9 +8,8 @@ from einops import rearrange
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from given.init import STD
 from given.sizes import at_least_one, widen
-
-STD = 0.02  # the spread of GPT (Radford et al., 2018), which GPT-2 and GPT-3 kept
 
 
 def check_ids(ids: Int[Tensor, "*batch"], num_embeddings: int) -> None:

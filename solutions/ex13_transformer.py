@@ -11,9 +11,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from given.init import STD
 from given.sizes import at_least_one
 
-from .ex02_embedding import STD, Embedding, Unembedding
+from .ex02_embedding import Embedding, Unembedding
 from .ex03_linear import Linear
 from .ex04_normalization import LayerNorm, RMSNorm
 from .ex06_positions import LearnedPositions, sinusoidal_encoding

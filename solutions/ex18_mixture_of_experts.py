@@ -16,10 +16,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from given.init import STD
 from given.sizes import at_least_one, widen
 from given.tensors import tensor_problems
 
-from .ex02_embedding import STD
 from .ex03_linear import Linear
 from .ex05_softmax import logsumexp, softmax
 from .ex08_feedforward import SwiGLU, sigmoid

@@ -68,7 +68,7 @@ def write_stubs() -> tuple[list[Chapter], list[Chapter]]:
 def reset(chapter: Chapter) -> Path | None:
     """Put a fresh stub in place; the old file is kept beside it, and its new path returned."""
     fresh, path, kept = stub(chapter), chapter.exercise, None
-    if path.exists() and path.read_bytes() != fresh.encode():
+    if path.exists() and path.read_text("utf-8", "replace") != fresh:     # git may write \r\n on Windows
         stamp, count = time.strftime("%Y%m%d-%H%M%S"), 1
         kept = path.with_name(f"{path.stem}.{stamp}.py.bak")
         while kept.exists():
@@ -76,5 +76,5 @@ def reset(chapter: Chapter) -> Path | None:
             kept = path.with_name(f"{path.stem}.{stamp}-{count}.py.bak")
         path.rename(kept)
     path.parent.mkdir(exist_ok=True)
-    path.write_text(fresh, "utf-8")
+    path.write_text(fresh, "utf-8", newline="\n")
     return kept

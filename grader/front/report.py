@@ -1,6 +1,7 @@
 """Verdicts as text. Words come first; colour only repeats them."""
 
 import linecache
+import re
 import textwrap
 from collections import Counter
 from pathlib import Path
@@ -102,10 +103,15 @@ def _tail(output: str) -> str:
 def again(verdict: Verdict, setting: Setting, folder: Path | None) -> str:
     """The one command that repeats a check under a debugger."""
     check = verdict.check
-    options = f" --submission {shown(folder)}" if folder else ""
+    options = f" --submission {_quoted(shown(folder))}" if folder else ""
     options += f" --device {setting.device}" if setting.device != "cpu" else ""
     options += f" --seed {setting.seed}" if setting.seed else ""
     return f'pytest "{check.file}::{check.name}"{options} --in-process --pdb'
+
+
+def _quoted(path: str) -> str:
+    """As every shell takes it, those of Windows too; plain where it may be."""
+    return path if re.fullmatch(r"[\w./:\\-]+", path, re.A) else f'"{path}"'
 
 
 def words(verdicts: list[Verdict]) -> str:

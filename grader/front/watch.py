@@ -78,7 +78,7 @@ def show(grader: Grader, chapter: Chapter, screen: Screen, stop=None) -> None:
 
 
 def _keys(stop: threading.Event) -> queue.Queue:
-    """Lines typed at the terminal: "q" sets `stop`, anything else asks for a check."""
+    """Lines typed, or sent by a program: "q" sets `stop`, anything else asks for a check."""
     typed: queue.Queue = queue.Queue()
 
     def read():
@@ -87,6 +87,6 @@ def _keys(stop: threading.Event) -> queue.Queue:
                 return stop.set()
             typed.put(line)
 
-    if sys.stdin and sys.stdin.isatty():
+    if sys.stdin:
         threading.Thread(target=read, daemon=True).start()
     return typed

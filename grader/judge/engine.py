@@ -26,7 +26,7 @@ class Grader:
             raise CourseError(why)
         self.setting = setting
         self._own = Launcher(WORKER, REFEREE, fork=fork, limit=setting.on_cpu, many=many)  # CUDA maps more than it uses
-        self._others = Launcher(WORKER, many=many, walls=True) if setting.walls else self._own
+        self._others = Launcher(WORKER, fork=True, many=many, walls=True) if setting.walls else self._own
         self.key = AnswerKey(self._own, setting)
         self.mistakes = Mistakes(self.key, self._own, setting)
 

@@ -5,7 +5,6 @@ answers reach it as bytes, which it decodes without believing them.
 """
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import torch
@@ -153,7 +152,3 @@ def _same_exception(mine: dict, theirs: dict) -> bool:
     if mine["raised"] == "ValueError" and mine["named"]:
         return mine["named"] == theirs["named"]
     return mine["message"] == theirs["message"]
-
-
-if __name__ == "__main__":
-    main(limit="--limit" in sys.argv)

@@ -21,10 +21,12 @@ from grader.sandbox.process import Child
 from grader.sandbox.zygote import THREADS
 
 WORKER = "grader.sandbox.worker"
-START = 120.0               # seconds that a GPU may take to be ready
+ZYGOTE = "grader.sandbox.zygote"
+START = 120.0               # seconds that a fresh process, or a GPU, may take to be ready
 
-# Forking a process that has torch in memory is safe on Linux only.
-CAN_FORK = sys.platform == "linux"
+# Forking a process that has torch in memory is safe on Linux only. COURSE_FORK=no is for the course's own tests
+# alone: with it, processes start on Linux as they do on macOS and Windows.
+CAN_FORK = sys.platform == "linux" and os.environ.get("COURSE_FORK") != "no"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Launcher:
     limit: let none of them take more memory than jail.MEMORY.
     many: they will serve a class, so the zygote forks one more for each chapter, which has loaded what that
     chapter's submissions share.
+    Without a fork the next worker is started ahead: it imports torch while others work.
     walls: shut them in (see jail); each is then given stages, and sees nothing else.
     """
 
@@ -70,10 +73,11 @@ class Launcher:
         self._lock = threading.RLock()
         self._first: _Zygote | None = self._start_zygote() if fork else None
         self._preloaded: dict[Preload, _Zygote] = {}
+        self._ahead = {} if fork else {module: self._start_fresh(module) for module in modules}
 
     def _start_zygote(self) -> _Zygote:
         ours, theirs = socket.socketpair()
-        command = _python("grader.sandbox.zygote", str(theirs.fileno()), *self._modules)
+        command = _python(ZYGOTE, str(theirs.fileno()), *self._modules)
         with theirs:
             process = subprocess.Popen(
                 jail.around(command, self.stages.path) if self.stages else command, pass_fds=[theirs.fileno()],
@@ -89,7 +93,11 @@ class Launcher:
     def start(self, module: str, stages: list[str] = (), preload: Preload | None = None) -> Child:
         """A new process that serves a module. stages: what it may read, behind walls."""
         if not self.fork:
-            return fresh(module, *["--limit"] * self._limit, environment=self._environment())
+            with self._lock:
+                child = self._ahead.pop(module, None) or self._start_fresh(module)
+                if module == WORKER:
+                    self._ahead[module] = self._start_fresh(module)
+            return child
         pipes = [os.pipe() for _ in range(3)]
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         request = {"do": "fork", "module": module, "limit": self._limit, "stages": list(stages)}
@@ -100,6 +108,9 @@ class Launcher:
                 os.close(fd)
         replies, prints = (open(pipe[0], "rb", buffering=0) for pipe in pipes[1:])
         return Child(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(zygote, pid, kill))
+
+    def _start_fresh(self, module: str) -> Child:
+        return fresh(ZYGOTE, "fresh", module, *["--limit"] * self._limit, environment=self._environment())
 
     def _fork(self, request: dict, fds, preload: Preload | None = None) -> tuple[int, _Zygote]:
         """(a new process, the zygote that it is a child of); one that a submission has killed is started anew."""
@@ -141,6 +152,8 @@ class Launcher:
         self.forget()
         if self._first:
             self._first.close()
+        while self._ahead:
+            self._ahead.popitem()[1].end()
         if self.stages:
             self.stages.close()
 
@@ -169,10 +182,13 @@ def _wait(process, kill: bool, patience: float) -> int:
 
 
 def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    """End a process and what it has started."""
+    with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(pid, signal.SIGKILL)
-        else:
+        else:       # Windows, where os.kill ends one process alone
+            with contextlib.suppress(OSError):
+                subprocess.run(["taskkill", "/F", "/T", "/PID", str(pid)], capture_output=True)
             os.kill(pid, signal.SIGTERM)
 
 
@@ -188,7 +204,7 @@ class Slot:
         """The worker; a new one may read these stages, behind walls, and has loaded this already."""
         if self.worker is None:
             self.worker = self._launcher.start(WORKER, [str(stage.path) for stage in stages], preload)
-            if self._device != "cpu":       # its context takes seconds, which no check shall pay for
+            if not self._launcher.fork or self._device != "cpu":    # this takes seconds, which no check shall pay for
                 self.worker.ask("start", START, name="", device=self._device)
         return self.worker
 

@@ -110,9 +110,10 @@ class Child:
         if POLLS:
             with contextlib.suppress(OSError):      # its last words
                 self._take()
-        for stream in (self._requests, self._replies, self._prints):
-            with contextlib.suppress(OSError):
-                stream.close()
+        for stream, reader in zip((self._requests, self._replies, self._prints), (None, *self._threads)):
+            if reader is None or not reader.is_alive():     # Windows would wait for whoever holds the pipe
+                with contextlib.suppress(OSError):
+                    stream.close()
         return status
 
     def output(self) -> str:

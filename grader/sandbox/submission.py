@@ -20,6 +20,7 @@ from grader.sandbox.setting import Setting, scan_request
 MAX_USES = 20               # lines that a reply may name
 AFTER_TIMEOUT = 1.0         # seconds for each check once one took too long in a student's own folder,
 BUDGET = 6                  # or all together more than so many times what one may take
+ACCESS_VIOLATION = 0xC0000005       # what Windows says for SIGSEGV
 
 
 class Submission:
@@ -191,13 +192,13 @@ class Submission:
             return Reply("timeout", [said], {}, lines=self._lines(stack))
         if isinstance(error, FrameError):
             return Reply("crashed", [f"the process sent something that is no answer: {error}"], {})
-        if error.status >= 0:
-            return Reply("crashed", [f"the process ended itself (exit code {error.status}) "
-                                     "and gave no answer"], {})
+        status = -signal.SIGSEGV if error.status == ACCESS_VIOLATION else error.status
+        if status >= 0:
+            return Reply("crashed", [f"the process ended itself (exit code {status}) and gave no answer"], {})
         names = {s.value: s.name for s in signal.Signals}
         said = {"SIGSEGV": ": it touched memory that is not its own",
                 "SIGKILL": ", most likely for the memory it took"}
-        name = names.get(-error.status, str(-error.status))
+        name = names.get(-status, str(-status))
         return Reply("crashed", [f"the process was ended by {name}{said.get(name, '')}"], {})
 
     @property

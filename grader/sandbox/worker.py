@@ -42,9 +42,9 @@ def main(limit: bool = False, serve=None) -> None:
     if limit:
         limit_memory()
     requests, replies = channel()
-    sys.stdin = open(0, closefd=False)
-    sys.stdout = open(1, "w", buffering=1, errors="replace", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, errors="replace", closefd=False)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)
+    sys.stdout, sys.stderr = (open(number, "w", buffering=1, encoding="utf-8", errors="replace", newline="\n",
+                                   closefd=False) for number in (1, 2))     # on Windows it is neither by default
     sys.dont_write_bytecode = True
     faulthandler.enable(2)
     serve = serve or LoadedChapters().serve
@@ -61,7 +61,7 @@ def limit_memory() -> None:
     """Let this process take jail.MEMORY more than it has; best effort, Linux only."""
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
-        used = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+        used = int(re.search(r"VmData:\s+(\d+)", Path("/proc/self/status").read_text("utf-8"))[1]) << 10
         resource.setrlimit(resource.RLIMIT_DATA, (used + jail.MEMORY, used + jail.MEMORY))
         resource.setrlimit(resource.RLIMIT_CORE, (1, 1))        # at 0 a pipe would still be given its memory
 
@@ -248,7 +248,3 @@ def _stack_printed(patience: float):
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-
-
-if __name__ == "__main__":
-    main(limit="--limit" in sys.argv)

@@ -1,4 +1,5 @@
 """A process with torch already imported, that forks workers in milliseconds; behind walls, if it was put there.
+Where forking is not safe, a fresh process that is made ready in the same way.
 
 It limits every thread pool to one thread before torch is imported, runs no tensor operation
 and touches no CUDA: a fork from a process whose OpenMP pool has started hangs in the child.
@@ -12,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 
 THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
@@ -22,7 +24,7 @@ def main() -> None:
     number, *modules = sys.argv[1:]
     for module in modules:
         importlib.import_module(module)
-    _warm()
+    warm()
     _serve(socket.socket(fileno=int(number)))
 
 
@@ -53,7 +55,7 @@ def _serve(control: socket.socket) -> None:
             control.send(str(_reap(request["pid"], request["kill"])).encode())
 
 
-def _warm() -> None:
+def warm() -> None:
     """Import what nearly every exercise needs, so that no worker has to; no tensor with memory is made."""
     import einops._torch_specific  # noqa: F401
     import jaxtyping
@@ -78,7 +80,7 @@ def _warm() -> None:
 def _become(request: dict, fds) -> None:
     """In the child: its own process group, the channel as standard streams, the second wall, then its work."""
     from grader.sandbox import jail, worker
-    try:
+    with _last():
         os.setsid()
         if "preload" in request:        # a zygote that has more loaded
             worker.load_ahead(**request["preload"])
@@ -93,6 +95,13 @@ def _become(request: dict, fds) -> None:
         if request["stages"]:
             jail.confine(*request["stages"])
         importlib.import_module(request["module"]).main()
+
+
+@contextlib.contextmanager
+def _last():
+    """The process ends with what is in this, at once and whatever it raises."""
+    try:
+        yield
     except BaseException:
         import traceback
         os.write(2, traceback.format_exc().encode())
@@ -125,7 +134,32 @@ def _kill(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
+# -- where forking is not safe ---------------------------------------------------------------------
+
+def fresh(module: str, limit: bool) -> None:
+    """Serve a module here, made ready as those that are forked."""
+    with _last():
+        _end_with_the_front_end()
+        warm()
+        importlib.import_module(module).main(limit)
+
+
+def _end_with_the_front_end() -> None:
+    """Pass on what is asked, and end with who asks, whatever a check is busy with."""
+    asked, (theirs, ours) = os.dup(0), os.pipe()
+    os.dup2(theirs, 0)
+
+    def pass_on() -> None:
+        while part := os.read(asked, 1 << 16):
+            while part:
+                part = part[os.write(ours, part):]
+        os._exit(0)
+    threading.Thread(target=pass_on, daemon=True).start()
+
+
 if __name__ == "__main__":
     os.environ.update(THREADS)
+    if sys.argv[1] == "fresh":
+        fresh(sys.argv[2], "--limit" in sys.argv)
     main()
     os._exit(0)     # nothing is to be tidied up, and what Triton says as it is taken apart is for nobody

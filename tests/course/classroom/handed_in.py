@@ -24,7 +24,7 @@ from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.front import report
 
-HERE = Path(__file__).parent
+FOLDERS = {"broken": ROOT / "tests/course/grader/broken", "hostile": ROOT / "tests/course/classroom/hostile"}
 MARK = "hostile-was-here"
 KEY = 0x40571E              # of what System V keeps, which has numbers for names
 PARTS = ("backward", "flops", "perplexity", "strides", "split", "merge", "pairwise", "layer", "rms")
@@ -78,7 +78,9 @@ def part(check: str) -> str:
 
 def every(folder: str) -> list[HandedIn]:
     """All files of broken/ or hostile/."""
-    return [HandedIn(file) for file in sorted((HERE / folder).glob("*.py"))]
+    found = [HandedIn(file) for file in sorted(FOLDERS[folder].glob("*.py"))]
+    assert found, f"nothing is handed in from {FOLDERS[folder]}"
+    return found
 
 
 def left_behind() -> list[str]:

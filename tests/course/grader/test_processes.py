@@ -10,7 +10,7 @@ import pytest
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.judge.engine import Grader
-from grader.sandbox.launcher import WORKER, Launcher, fresh
+from grader.sandbox.launcher import WORKER, ZYGOTE, Launcher, fresh
 from grader.sandbox.process import Ended
 from grader.sandbox.setting import Setting
 from grader.sandbox.submission import AFTER_TIMEOUT, BUDGET
@@ -27,7 +27,10 @@ def _alive(pid: int) -> bool:
         return False
 
 
-@pytest.fixture(params=[True, False], ids=["fork", "fresh"])
+forks = pytest.mark.skipif(sys.platform != "linux", reason="forking a process that has torch in memory is not safe")
+
+
+@pytest.fixture(params=[pytest.param(True, id="fork", marks=forks), pytest.param(False, id="fresh")])
 def launcher(request):
     launcher = Launcher(WORKER, fork=request.param)
     yield launcher
@@ -57,7 +60,7 @@ def test_the_last_words_of_a_process_are_kept(launcher):
 
 
 def test_a_process_that_is_hung_up_on_may_end_by_itself():
-    worker = fresh(WORKER, environment={**os.environ, "PYTHONPATH": str(ROOT)}, patience=30)
+    worker = fresh(ZYGOTE, "fresh", WORKER, environment={**os.environ, "PYTHONPATH": str(ROOT)}, patience=30)
     worker.hang_up()
     worker.send("start", name="", device="cpu")     # to nobody, and no error
     assert worker.end(kill=False) == 0
@@ -139,6 +142,7 @@ def test_a_process_that_is_asked_visible_checks_has_no_hidden_ones(tmp_path):
     assert seen[False] == {0}
 
 
+@forks
 def test_the_zygote_has_one_thread_and_no_reference():
     launcher = Launcher(WORKER, fork=True)
     worker = launcher.start(WORKER)
