@@ -17,8 +17,8 @@ from functools import cache
 from pathlib import Path
 from types import CodeType
 
-from grader.course import checks
-from grader.course.chapters import SOLUTIONS, Chapter, chapters
+from grader.course import chapters, checks
+from grader.course.chapters import SOLUTIONS, Chapter
 from grader.course.checks import Check
 from grader.judge.answer_key import AnswerKey
 from grader.sandbox.reply import Reply
@@ -34,7 +34,7 @@ IS_GENERATOR = 0x20
 @cache
 def lines_of_checks(chapter: Chapter) -> dict[Check, set[int]]:
     """The lines of the chapter's solution that each check runs; those that cannot be asked here are left out."""
-    found, folders = {}, {other.stem: str(SOLUTIONS) for other in chapters()}
+    found, folders = {}, {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
     every = set(range(len(chapter.solution.read_text("utf-8").splitlines()) + 1))
     with lines_run(chapter.solution) as imported:
         loaded = LoadedChapter(**scan_request(chapter, folders, SOLUTIONS, Setting()))
