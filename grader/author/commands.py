@@ -19,7 +19,8 @@ def _new(options) -> int:
     from grader.author.new import new
     for path in new(options.number, options.name):
         print(chapters.shown(path))
-    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; its row into the README's table.")
+    print(f"\nNext: make pictures CHAPTER={options.number}; make notebooks CHAPTER={options.number}; "
+          "its row into the README's table.")
     return 0
 
 

@@ -199,9 +199,9 @@ def test_the_reference_refuses_what_a_check_wants_refused(chapter, monkeypatch):
         return said
 
     monkeypatch.setattr(grader_package, "raises", raises)       # what the checks import, once they are loaded
-    loaded = LoadedChapter()
     folders = {other.stem: str(chapters.SOLUTIONS) for other in CHAPTERS}
-    loaded.scan(**scan_request(chapter, folders, chapters.SOLUTIONS, Setting()))
+    loaded = LoadedChapter(**scan_request(chapter, folders, chapters.SOLUTIONS, Setting()))
+    assert not loaded.scan()
     assert not loaded.load()
     for hidden in (False, True):
         for now in checks.collect(chapter.tests(hidden), chapter.stem, hidden):
