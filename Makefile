@@ -6,6 +6,8 @@ BIN := .venv/bin
 UV := $(shell command -v uv 2>/dev/null)
 VENV := $(if $(UV),uv venv --quiet --seed --python $(PYTHON),$(PYTHON) -m venv) .venv
 INSTALL := $(if $(UV),uv pip install --python $(BIN)/python,$(BIN)/python -m pip install --disable-pip-version-check) --quiet
+# Of the chapters in CHAPTER="09 rope", or of all.
+ask = $(shell $(BIN)/python -c 'import sys; from grader.course import chapters; print(*[chapters.find(n).$(1) for n in sys.argv[1:]])' $(CHAPTER))
 
 .PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence site links help
 
@@ -15,10 +17,10 @@ check: .venv/student          ## grade exercises/ and show the board
 watch: .venv/student          ## grade at every save
 	$(BIN)/python -m grader watch
 
-test: .venv/maintainer lint   ## grade exercises/, then test the course itself
-	$(BIN)/python -m grader check; test $$? -le 1
-	$(BIN)/python -m pytest tests/course -q -n auto --dist worksteal
-	$(BIN)/python -m pytest --nbval notebooks -q -n 2 --dist loadfile -p tests.course.lessons.fresh_notebooks
+test: .venv/maintainer lint   ## grade exercises/, then test the course itself; what concerns a chapter: make test CHAPTER=09
+	$(BIN)/python -m grader check $(CHAPTER); test $$? -le 1
+	$(BIN)/python -m pytest tests/course -q -n auto --dist worksteal --chapter "$(CHAPTER)"
+	$(BIN)/python -m pytest --nbval $(if $(CHAPTER),$(call ask,notebook),notebooks) -q -n 2 --dist loadfile -p tests.course.lessons.fresh_notebooks
 
 lint: .venv/maintainer        ## look over the code with ruff
 	$(BIN)/ruff check
@@ -45,10 +47,11 @@ stubs: .venv/student          ## write the exercises anew from the solutions
 evidence: .venv/student       ## run the experiments again that lessons quote
 	for script in assets/evidence/[0-9]*.py; do $(BIN)/python $$script || exit 1; done
 
-pictures: .venv/student       ## draw the maps, the lessons' drawings and the README's screen
-	$(BIN)/python assets/map/draw_map.py
-	for script in assets/flow/draw_*.py; do $(BIN)/python $$script || exit 1; done
-	$(BIN)/python assets/draw_screen.py
+pictures: .venv/student       ## draw the maps, the lessons' drawings and the README's screen; or make pictures CHAPTER=09
+	$(BIN)/python assets/map/draw_map.py $(CHAPTER)
+	for script in $(if $(CHAPTER),$(patsubst %,assets/flow/draw_%*.py,$(call ask,number)),assets/flow/draw_*.py); do \
+		$(BIN)/python $$script || exit 1; done
+	$(if $(CHAPTER),,$(BIN)/python assets/draw_screen.py)
 
 site: .venv/site              ## the lessons as a site, in site/; make site SOLUTIONS=no BOOK=yes: without solutions, with PDF and EPUB
 	$(BIN)/python -m docs $(if $(filter no,$(SOLUTIONS)),--no-solutions) $(if $(filter yes,$(BOOK)),--book)

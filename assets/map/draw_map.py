@@ -1,6 +1,6 @@
 """Draws the map of the model: one SVG per chapter, with the chapter's parts lit.
 
-    python assets/map/draw_map.py
+    python assets/map/draw_map.py [CHAPTER …]
 
 The map is one list of parts, each with the chapter that builds it. Every chapter NN gets a picture,
 NN.svg; one that has no part here lights the parts that it builds on. Text runs in at the upper left,
@@ -239,7 +239,7 @@ def model_label(lit):
 
 
 def main():
-    for chapter in chapters.chapters():
+    for chapter in [chapters.find(name) for name in sys.argv[1:]] or chapters.chapters():
         (HERE / f"{chapter.number}.svg").write_text(picture(chapter), "utf-8")
         print(f"{chapter.number}.svg")
 

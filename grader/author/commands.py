@@ -24,7 +24,8 @@ def _new(options) -> int:
     from grader.author.new import new
     for path in new(options.number, options.name):
         print(chapters.shown(path))
-    print(f"\nNext: make pictures; make notebooks CHAPTER={options.number}; python -m grader table.")
+    print(f"\nNext: make pictures CHAPTER={options.number}; make notebooks CHAPTER={options.number}; "
+          "python -m grader table.")
     return 0
 
 

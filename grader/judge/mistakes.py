@@ -127,6 +127,9 @@ class Mistakes:
         """Of mistakes that answer one check alike, those that fit the other checks best."""
         score = dict.fromkeys(fits, 0)
         for check in others:
+            self._learn(check, fits)
+            if not any(self._key.is_wrong(check, number) for number in fits):
+                continue        # they all answer rightly here
             reply = candidate.ask(check)
             if reply.word not in ("answer", "error"):
                 continue

@@ -69,9 +69,8 @@ class Referee:
 
     def judge(self, chapter, question, reply, rtol, body) -> dict:
         """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
-        right_reply, right_body = self.shown[_place(chapter, question)]
-        if body == right_body and all(reply[part] == right_reply[part] for part in ("answer", "changed")):
-            return {"facts": []}        # bit for bit
+        if self._bit_for_bit(chapter, question, reply, body):
+            return {"facts": []}
         found = self._wrong_parts(chapter, question, (reply, wire.decode(reply["answer"], body)), rtol)
         facts = []
         for path, said in found.items():
@@ -80,6 +79,8 @@ class Referee:
 
     def learn(self, chapter, question, mistake, by_size, reply, rtol, body) -> dict:
         """Keep what a mistake answers, if it is wrong, and say so. by_size: what tells it is the size of its error."""
+        if self._bit_for_bit(chapter, question, reply, body):
+            return {"wrong": False}
         theirs = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
         if wrong := self._wrong_parts(chapter, question, theirs, rtol):
             self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
@@ -110,6 +111,11 @@ class Referee:
 
     def _mistakes(self, chapter, question) -> dict:
         return self.wrong.setdefault(_place(chapter, question), {})
+
+    def _bit_for_bit(self, chapter, question, reply, body) -> bool:
+        """Whether an answer is the reference's, which need not be decoded then."""
+        right_reply, right_body = self.shown[_place(chapter, question)]
+        return body == right_body and all(reply.get(part) == right_reply[part] for part in ("answer", "changed"))
 
     def _wrong_parts(self, chapter, question, given: tuple, rtol) -> dict[str, list[str]]:
         """The parts of an answer that are wrong, by path."""

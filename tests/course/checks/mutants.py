@@ -23,6 +23,7 @@ from grader.course import chapters
 from grader.course.chapters import SOLUTIONS, Chapter
 from grader.judge.engine import Grader
 from grader.sandbox.setting import Setting
+from tests.course.checks.touched import changed_by, lines_of_checks
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 TIMEOUT = 8.0               # seconds for one check: an endless loop is caught by that
@@ -187,7 +188,7 @@ def _known_before(node: ast.Assign, function: ast.FunctionDef) -> bool:
 
 def fates(chapter: Chapter, chosen: list[Mutant]) -> dict[Mutant, str]:
     """The check that catches each mutant and what it said, or "" where none does."""
-    found = {}
+    found, lines = {}, lines_of_checks(chapter)
     with Grader(Setting(timeout=TIMEOUT)) as grader, tempfile.TemporaryDirectory() as scratch:
         asked = [check for check in grader.checks(chapter, hidden=True) if not check.lacking]
         slot = grader.submission(chapter, SOLUTIONS).slot
@@ -199,7 +200,8 @@ def fates(chapter: Chapter, chosen: list[Mutant]) -> dict[Mutant, str]:
             (folder / f"{chapter.stem}.py").write_text(mutant.source, "utf-8")
             candidate, found[mutant] = grader.submission(chapter, folder, hidden=True), ""
             candidate.slot = slot
-            for check in asked:
+            may = changed_by(mutant.source, chapter, lines) or asked
+            for check in (check for check in asked if check in may):
                 if (word := grader.verdict(candidate, check, name=False).word) != "passed":
                     found[mutant] = f"{check.name}: {word}"
                     asked.sort(key=lambda other: other != check)      # asked first the next time
@@ -218,6 +220,7 @@ def hunt(chapter: Chapter, sample: int | None, seed: int, jobs: int) -> bool:
     listed = {(e["part"], e["was"], e["becomes"]) for e in entries if e["chapter"] == chapter.number}
     chosen = random.Random(seed).sample(everything, min(len(everything), sample or len(everything)))
     found: dict[Mutant, str] = {}
+    lines_of_checks(chapter)        # once, before each thread wants to know
     with ThreadPoolExecutor(jobs) as pool:
         for some in pool.map(lambda i: fates(chapter, chosen[i::jobs]), range(jobs)):
             found |= some

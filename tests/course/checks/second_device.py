@@ -28,6 +28,7 @@ from grader.judge.referee import Referee
 from grader.sandbox import wire
 from grader.sandbox.setting import Setting, scan_request
 from grader.sandbox.worker import LoadedChapter
+from tests.course.checks.touched import ASK_ALL, changed_by, lines_of_checks, lines_run
 
 NAME = "elsewhere"
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -90,7 +91,7 @@ class Device:
 
     def __init__(self, chapter: Chapter, device: str):
         self.folders = {other.stem: str(SOLUTIONS) for other in chapters.chapters()}
-        self.scan = scan_request(chapter, self.folders, SOLUTIONS, Setting(device))
+        self.scan = {**scan_request(chapter, self.folders, SOLUTIONS, Setting()), "device": device}
         self.chapter, self.key, self.known = chapter, Referee(), {}
         self.loaded = self.open(SOLUTIONS)
 
@@ -121,7 +122,7 @@ class Device:
 
 
 def _question(check: Check) -> dict:
-    return Setting(NAME).question(check)
+    return Setting().question(check)
 
 
 def differences(chapter: Chapter) -> list[str]:
@@ -131,20 +132,29 @@ def differences(chapter: Chapter) -> list[str]:
              checks.collect(chapter.tests(hidden), chapter.stem, hidden)
              if "cuda" in check.devices and not check.lacking]
     cpu, other = Device(chapter, "cpu"), Device(chapter, NAME)
+    lines = lines_of_checks(chapter)
     for check in asked:
-        if facts := _unlike(cpu.loaded.ask(**_question(check)), other.loaded.ask(**_question(check)), check):
+        with lines_run(chapter.solution) as run:
+            replies = [device.loaded.ask(**_question(check)) for device in (cpu, other)]
+        lines[check] |= run
+        if facts := _unlike(*replies, check):
             found.append(f"the reference, {check.name}: {facts}")
     with tempfile.TemporaryDirectory() as scratch:
         for number, edit in enumerate(edits(chapter, "alternative")):
             loaded = other.open(edit.write(chapter, Path(scratch) / f"alternative-{number}"))
-            for check in asked:
+            may = changed_by(edit.source, chapter, lines)
+            for check in (check for check in asked if ASK_ALL or check in may):
                 if facts := other.wrong(loaded, check):
                     found.append(f"{edit.words} {check.name}: {facts}")
         visible = [check for check in asked if not check.hidden]
         for number, edit in enumerate(edits(chapter, "mistake")):
             folder = edit.write(chapter, Path(scratch) / f"mistake-{number}")
-            caught = other.catching(folder, visible)
-            if not caught and (missed := cpu.catching(folder, visible)):
+            may = changed_by(edit.source, chapter, lines)
+            near = [check for check in visible if ASK_ALL or check in may]
+            caught = other.catching(folder, near)
+            if caught and caught not in may:
+                found.append(f"{caught.name} was taken not to see this: {edit.words}")
+            if not caught and (missed := cpu.catching(folder, near)):
                 found.append(f"{missed.name} catches this on the CPU alone: {edit.words}")
             visible.sort(key=lambda check: check != caught)     # asked first the next time
     return found
