@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from docs.lessons import read
 from grader.author.links import OPENED
 from grader.course.chapters import Chapter, chapters
+from grader.course.lesson import read
 
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\((https?://[^)\s]+)\)")
 PAPER = re.compile(r"arxiv\.org/abs|doi\.org|openreview\.net|proceedings\.|jmlr\.org|\.pdf$|transformer-circuits\.pub")

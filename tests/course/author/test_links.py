@@ -14,7 +14,7 @@ from nbclient import NotebookClient
 from docs import bibliography
 from grader.author import links
 from grader.classroom.edition import handout
-from grader.course import chapters
+from grader.course import chapters, lesson
 from tests.course.lessons.fresh_notebooks import same_text
 from tests.course.stubs import fresh
 
@@ -32,8 +32,8 @@ def test_lessons_hold_the_links_of_the_setting_and_no_others():
         text, name = chapter.notebook.read_text("utf-8"), chapter.notebook.name
         assert text.rstrip() == links.put(text, name, links.address()).rstrip(), "make links writes them"
         linked, bare = links.put(text, name, URL), links.put(text, name, "")
-        opening, first = ("".join(next(cell["source"] for cell in json.loads(linked)["cells"]
-                                       if cell["cell_type"] == kind)) for kind in ("markdown", "code"))
+        opening, first = (next(cell["source"] for cell in lesson.loads(linked)["cells"] if cell["cell_type"] == kind)
+                          for kind in ("markdown", "code"))
         assert f"(https://colab.research.google.com/github/someone/course/blob/main/notebooks/{name})" in opening
         assert "(https://codespaces.new/someone/course)" in opening
         assert first.splitlines()[3].startswith(f'    os.system("git clone -q {URL} course;')
