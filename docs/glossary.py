@@ -5,8 +5,8 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from docs.lessons import read
 from grader.course.chapters import Chapter, chapters
+from grader.course.lesson import cells
 
 SYMBOLS = re.compile(r"^\| *symbol[^\n]*\n\|[-| :]+\n(?:\|[^\n]*\n?)+", re.M)
 
@@ -22,8 +22,8 @@ def table() -> dict[str, dict[str, tuple[str, str]]]:
 
 def symbols(chapter: Chapter) -> list[str]:
     """The tables of a lesson whose first column is the symbol, as Markdown."""
-    return [found[0].strip() for cell in read(chapter)["cells"] if cell["cell_type"] == "markdown"
-            for found in SYMBOLS.finditer("".join(cell["source"]))]
+    return [found[0].strip() for cell in cells(chapter, "markdown")
+            for found in SYMBOLS.finditer(cell["source"])]
 
 
 def write(folder: Path) -> None:

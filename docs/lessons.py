@@ -1,11 +1,11 @@
 """A lesson as it stands in its notebook, with what a site needs besides: links to pages, alt text, solutions."""
 
 import ast
-import json
 import re
 from pathlib import Path
 
 from docs import maps, solutions
+from grader.course import lesson
 from grader.course.chapters import Chapter
 
 MAP = re.compile(r"^!\[([^\]]*)\]\(\.\./assets/map/\d\d\.svg\)$", re.M)
@@ -19,11 +19,6 @@ SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your o
             "what it says</summary>\n\n{}\n\n</details>")
 
 
-def read(chapter: Chapter) -> dict:
-    """The lesson's notebook."""
-    return json.loads(chapter.notebook.read_text("utf-8"))
-
-
 def anchor(title: str) -> str:
     """The anchor that Jupyter gives to a heading, which the lessons' links use."""
     return re.sub('[`"]', "", title).replace(" ", "-")
@@ -31,7 +26,7 @@ def anchor(title: str) -> str:
 
 def outcome(chapter: Chapter) -> str:
     """What one can do after the lesson: the first sentence of its last section, as Markdown."""
-    text = "\n\n".join("".join(cell["source"]) for cell in read(chapter)["cells"] if cell["cell_type"] == "markdown")
+    text = lesson.prose(chapter)
     last = next(words for words in text[text.rindex("\n## "):].split("\n\n")[1:] if not words.startswith(">"))
     return re.match(r".*?[.!?](?=\s|$)", " ".join(last.split()))[0]
 
@@ -41,11 +36,9 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
 
     book: for paper, where nothing folds and the exercises' files have no pages.
     """
-    notebook = read(chapter)
-    cells, folds = notebook["cells"], _folds(chapter, notebook["cells"]) if with_solutions else {}
-    out = []
-    for index, cell in enumerate(cells):
-        source = "".join(cell["source"])
+    notebook, folds, out = lesson.read(chapter), _folds(chapter) if with_solutions else {}, []
+    for index, cell in enumerate(notebook["cells"]):
+        source = cell["source"]
         if cell["cell_type"] == "markdown":
             if book:
                 source = EXERCISE_LINK.sub(r"\1", FOLD.sub(_unfolded, source))
@@ -54,7 +47,7 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
             cell["source"] = source if book else MAP.sub(lambda found: maps.linked(found[0], "", chapter), source)
         for output in cell.get("outputs", []):
             if "text" in output:
-                output["text"] = CONTROL.sub("\N{REPLACEMENT CHARACTER}", "".join(output["text"]))
+                output["text"] = CONTROL.sub("\N{REPLACEMENT CHARACTER}", output["text"])
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
             cell["metadata"]["mystnb"] = {"image": {"alt": alt(source)}}
         out.append(cell)
@@ -62,14 +55,14 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
             out.append({"cell_type": "markdown", "metadata": {}, "id": f"solution-{index}",
                         "source": SOLUTION.format(folds[index])})
     notebook["cells"] = out
-    (folder / "notebooks" / chapter.notebook.name).write_text(json.dumps(notebook), "utf-8")
+    (folder / "notebooks" / chapter.notebook.name).write_text(lesson.dumps(notebook), "utf-8")
 
 
-def _folds(chapter: Chapter, cells: list[dict]) -> dict[int, str]:
+def _folds(chapter: Chapter) -> dict[int, str]:
     """What the solution of each exercise says, by the cell that it follows."""
-    places, folds, before = solutions.assigned(chapter, cells), {}, None
-    for exercise in solutions.exercises(cells):
-        if parts := places.get(exercise.cell):
+    places, folds, before = solutions.assigned(chapter), {}, None
+    for exercise in lesson.exercises(chapter):
+        if parts := places.get(exercise.number):
             before = exercise
             folds[exercise.cell] = f"```python\n{solutions.shown(chapter, parts)}```"
         else:                           # it goes on with a method whose whole code stands there
@@ -109,6 +102,6 @@ def _words(value) -> str:
 
 def figure(chapter: Chapter, title: str) -> tuple[str, str]:
     """A figure that the lesson drew: its PNG in base64, and its alt text."""
-    found = [(output["data"]["image/png"], alt("".join(cell["source"]))) for cell in read(chapter)["cells"]
-             if cell["cell_type"] == "code" for output in cell["outputs"] if "image/png" in output.get("data", {})]
+    found = [(output["data"]["image/png"], alt(cell["source"])) for cell in lesson.cells(chapter, "code")
+             for output in cell["outputs"] if "image/png" in output.get("data", {})]
     return next((png, words) for png, words in found if title in words)

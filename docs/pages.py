@@ -8,6 +8,7 @@ from pathlib import Path
 
 from docs import lessons, maps, solutions
 from grader.course.chapters import ROOT, Chapter, chapters, parts, prerequisites, stub
+from grader.course.lesson import exercises
 
 INTEREST = ("12", "What each depth would say next")       # the figure of the front page: its lesson and its title
 WHOLE = ("The model as a map: text runs in at the upper left, through the blocks along the residual stream, "
@@ -78,9 +79,8 @@ def write_exercise(chapter: Chapter, folder: Path) -> None:
     source = stub(chapter)
     (folder / "exercises" / f"{chapter.stem}.py").write_text(source, "utf-8")
     told = ast.get_docstring(ast.parse(source)).partition("\n")[2].strip()
-    asked = {exercise.cell: exercise.title for exercise in solutions.exercises(lessons.read(chapter)["cells"])}
-    where = {part.partition(".")[0]: asked[cell] for cell, parts in
-             reversed(solutions.assigned(chapter, lessons.read(chapter)["cells"]).items()) for part in parts}
+    where = {part.partition(".")[0]: exercise.title for exercise in reversed(exercises(chapter))
+             for part in exercise.parts}
     used = ", ".join(f"[{other.number} {name(other)}]({other.stem}.md)" for other in prerequisites(chapter))
     lesson = f"../notebooks/{chapter.notebook.name}"
     out = [f"# {chapter.number} · {name(chapter)}: the exercise", _code(told), f"**Lesson:** [{chapter.number} · "

@@ -2,7 +2,7 @@
 
 import re
 
-from grader.course import chapters
+from grader.course import chapters, lesson
 
 
 def add(commands) -> None:
@@ -31,7 +31,7 @@ def _new(options) -> int:
 
 def _table(options) -> int:
     readme = chapters.ROOT / "README.md"
-    text, count = re.subn(r"(<!-- python -m grader table -->\n).*?(?=\n## )", lambda mark: mark[1] + chapters.table(),
+    text, count = re.subn(r"(<!-- python -m grader table -->\n).*?(?=\n## )", lambda mark: mark[1] + lesson.table(),
                           readme.read_text("utf-8"), flags=re.S)
     if count != 1:
         raise ValueError("README.md has no line <!-- python -m grader table -->, after which the tables stand")

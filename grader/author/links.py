@@ -5,10 +5,10 @@ where to open it without installing anything, and its first cell fetches the cou
 empty, lessons hold neither.
 """
 
-import json
 import re
 import tomllib
 
+from grader.course import lesson
 from grader.course.chapters import ROOT, chapters
 
 WORDS = " **Nothing to install:** open it in [Colab]({}) or [Codespaces]({})."
@@ -32,17 +32,17 @@ def put(text: str, name: str, url: str) -> str:
 
     name: the notebook's. Colab and Codespaces open what lies on GitHub; a course from elsewhere can be fetched alone.
     """
-    lesson = json.loads(text)
-    opening, code = (next(cell for cell in lesson["cells"] if cell["cell_type"] == kind)
+    notebook = lesson.loads(text)
+    opening, code = (next(cell for cell in notebook["cells"] if cell["cell_type"] == kind)
                      for kind in ("markdown", "code"))
-    said, found = OPENED.sub("", "".join(opening["source"])), FETCHED.sub("", "".join(code["source"]))
+    said, found = OPENED.sub("", opening["source"]), FETCHED.sub("", code["source"])
     if url:
         found = found.replace(FOUND, FOUND + FETCH.format(url), 1)
     if owner := url.partition("https://github.com/")[2]:
         said += WORDS.format(f"https://colab.research.google.com/github/{owner}/blob/main/notebooks/{name}",
                              f"https://codespaces.new/{owner}")
-    opening["source"], code["source"] = said.splitlines(keepends=True), found.splitlines(keepends=True)
-    return json.dumps(lesson, indent=1, ensure_ascii=False) + "\n"
+    opening["source"], code["source"] = said, found
+    return lesson.dumps(notebook)
 
 
 if __name__ == "__main__":

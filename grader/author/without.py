@@ -1,11 +1,10 @@
 """What a course without some of its chapters would miss: their own files, and every line that names them."""
 
-import json
 import os
 import re
 from pathlib import Path
 
-from grader.course import chapters
+from grader.course import chapters, lesson
 from grader.course.chapters import ROOT, Chapter
 
 TEXT = {".py", ".ipynb", ".md", ".toml", ".yml", ".cpp", ""}
@@ -66,6 +65,6 @@ def _places(path: Path, names: re.Pattern) -> str:
     text = path.read_bytes().decode("utf-8", "replace")
     kind, parts = "line", text.splitlines()
     if path.suffix == ".ipynb":
-        kind, parts = "cell", ["".join(cell["source"]) for cell in json.loads(text)["cells"]]
+        kind, parts = "cell", [cell["source"] for cell in lesson.loads(text)["cells"]]
     found = [str(number) for number, part in enumerate(parts, 1) if names.search(part)]
     return f"{kind}{'s' * (len(found) > 1)} {', '.join(found)}" if found else ""

@@ -6,7 +6,6 @@ answers in key/ (see `grader.judge.record`).
 
 import ast
 import difflib
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -214,27 +213,3 @@ def parts(chosen: Iterable[Chapter] = ()) -> dict[str, list[Chapter]]:
     for chapter in chosen or chapters():
         found.setdefault(PARTS[max(first for first in PARTS if first <= chapter.number)], []).append(chapter)
     return found
-
-
-def minutes(chapter: Chapter) -> float:
-    """About how long a chapter takes: 180 words a minute, 45 seconds for each cell, 7.5 minutes for each part to write.
-
-    Words in folds do not count. Over all lessons it is what their first cells say, summed.
-    """
-    cells = json.loads(chapter.notebook.read_text("utf-8"))["cells"]
-    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    words = len(re.sub(r"<details>.*?</details>", "", text, flags=re.S).split())
-    run = sum(cell["cell_type"] == "code" for cell in cells)
-    return words / 180 + 0.75 * run + 7.5 * stub(chapter).count("raise NotImplementedError")
-
-
-def table(chosen: Iterable[Chapter] = ()) -> str:
-    """The README's tables of chapters (all, where none is chosen), one a part, as Markdown."""
-    tables = []
-    for part, those in parts(chosen).items():
-        hours = max(1, round(sum(map(minutes, those)) / 60))
-        rows = [f"| [{c.number}](notebooks/{c.notebook.name}) | {c.title} | "
-                f"{', '.join(p.number for p in prerequisites(c)) or '–'} |" for c in those]
-        tables.append("\n".join([f"### {part}: about {hours} hour{'s' * (hours > 1)}", "",
-                                 "| lesson | what you build | uses |", "|---|---|---|", *rows]) + "\n")
-    return "\n".join(tables)

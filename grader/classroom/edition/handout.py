@@ -8,7 +8,6 @@ it, and the same course gives the same bytes.
 """
 
 import ast
-import json
 import re
 import shutil
 import tempfile
@@ -18,7 +17,7 @@ import jinja2
 
 from grader.author import links
 from grader.classroom.edition import leaks
-from grader.course import chapters, checks, stubs
+from grader.course import chapters, checks, lesson, stubs
 from grader.course.chapters import ROOT, Chapter, CourseError
 from grader.judge import record
 from grader.judge.engine import Grader
@@ -90,7 +89,7 @@ def _copy(draft: Path, chosen: list[Chapter], given: list[Chapter]) -> None:
     course = re.sub(r"\n\[project\.urls\].*?(?=\n\[)", "", course, flags=re.S)     # there lie the solutions
     _write(draft / "pyproject.toml", course.partition("\n[tool.ruff]")[0])
     torch = re.search(r"(?m)^torch==\S+", (ROOT / "requirements.txt").read_text("utf-8"))[0]
-    words = {"table": chapters.table(chosen), "given": given, "torch": torch,
+    words = {"table": lesson.table(chosen), "given": given, "torch": torch,
              "first": next((chapter for chapter in chosen if chapter not in given), chosen[0]),
              "cells": [_cells(chapter, chosen, given) for chapter in chosen]}
     for page in sorted(PAGES.iterdir()):
@@ -115,11 +114,11 @@ def _unlink(page: Path, draft: Path) -> None:
     if page.suffix == ".md":
         _write(page, LINK.sub(words, text))
         return
-    lesson = json.loads(links.put(text, page.name, ""))
-    for cell in lesson["cells"]:
+    notebook = lesson.loads(links.put(text, page.name, ""))
+    for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
-            cell["source"] = LINK.sub(words, "".join(cell["source"])).splitlines(keepends=True)
-    _write(page, json.dumps(lesson, indent=1, ensure_ascii=False) + "\n")
+            cell["source"] = LINK.sub(words, cell["source"])
+    _write(page, lesson.dumps(notebook))
 
 
 def _cells(chapter: Chapter, chosen: list[Chapter], given: list[Chapter]) -> dict:
@@ -130,10 +129,8 @@ def _cells(chapter: Chapter, chosen: list[Chapter], given: list[Chapter]) -> dic
     """
     source: dict[str, Chapter] = {}     # of each imported name
     first: dict[Chapter, int] = {}
-    for cell in json.loads(chapter.notebook.read_text("utf-8"))["cells"]:
-        if cell["cell_type"] != "code":
-            continue
-        code = "".join(line for line in cell["source"] if not line.startswith(("%", "!")))
+    for cell in lesson.cells(chapter, "code"):
+        code = re.sub(r"(?m)^[%!].*", "", cell["source"])
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exercises."):
                 other = Chapter(node.module.removeprefix("exercises."))

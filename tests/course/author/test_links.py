@@ -12,9 +12,9 @@ import pytest
 from nbclient import NotebookClient
 
 from docs import bibliography
-from grader.author import links
+from grader.author import links, new
 from grader.classroom.edition import handout
-from grader.course import chapters
+from grader.course import chapters, lesson
 from tests.course.lessons.fresh_notebooks import same_text
 from tests.course.stubs import fresh
 
@@ -32,8 +32,8 @@ def test_lessons_hold_the_links_of_the_setting_and_no_others():
         text, name = chapter.notebook.read_text("utf-8"), chapter.notebook.name
         assert text.rstrip() == links.put(text, name, links.address()).rstrip(), "make links writes them"
         linked, bare = links.put(text, name, URL), links.put(text, name, "")
-        opening, first = ("".join(next(cell["source"] for cell in json.loads(linked)["cells"]
-                                       if cell["cell_type"] == kind)) for kind in ("markdown", "code"))
+        opening, first = (next(cell["source"] for cell in lesson.loads(linked)["cells"] if cell["cell_type"] == kind)
+                          for kind in ("markdown", "code"))
         assert f"(https://colab.research.google.com/github/someone/course/blob/main/notebooks/{name})" in opening
         assert "(https://codespaces.new/someone/course)" in opening
         assert first.splitlines()[3].startswith(f'    os.system("git clone -q {URL} course;')
@@ -92,11 +92,12 @@ def test_the_dev_container_runs_the_course():
     assert all((ROOT / file).is_file() for file in container["customizations"]["codespaces"]["openFiles"])
 
 
-def test_the_bibliography_names_every_paper():
-    """By a title, in italics or as the link's words, and not by a number or its authors alone."""
-    title = re.compile(r"\*.+\*|\[(?!arXiv|\d)(?![^\]]*(?:et al\.|, (?:19|20)\d\d\]))[^\]]+\]")
-    found = bibliography.sources()
-    assert len(found) > 100
-    papers = [source.words for source in found if bibliography.PAPER.search(source.address)]
-    bare = [words for words in papers if not title.search(words)]
-    assert not bare, "docs/bibliography.toml names them"
+def test_the_bibliography_names_what_lessons_link_to():
+    """Each address once, by a title in italics; a new chapter's too."""
+    said = [entry for entries in bibliography.table().values() for entry in entries.items()]
+    assert len({address for address, _ in said}) == len(said)
+    assert all(len(bibliography.TITLE.findall(citation)) == 1 for _, citation in said)
+    text = (new.FILES / "notebooks" / "NN_name.ipynb").read_text("utf-8")
+    linked = [*bibliography.links(), *bibliography.LINK.findall(text)]
+    missing = [address for address in linked if address not in dict(said)]
+    assert len(linked) > 100 and not missing, "docs/bibliography.toml names them"

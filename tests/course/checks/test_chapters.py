@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import grader as grader_package
-from grader.course import chapters, checks, stubs
+from grader.course import chapters, checks, lesson, stubs
 from grader.front import report
 from grader.judge.edits import edits
 from grader.judge.engine import Grader
@@ -213,5 +213,5 @@ def test_the_reference_refuses_what_a_check_wants_refused(chapter, monkeypatch):
 
 
 def test_readme_table_is_generated():
-    assert chapters.table() in (chapters.ROOT / "README.md").read_text("utf-8"), (
+    assert lesson.table() in (chapters.ROOT / "README.md").read_text("utf-8"), (
         "run: python -m grader table")

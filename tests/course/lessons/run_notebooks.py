@@ -28,7 +28,7 @@ def run(path: Path) -> None:
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict(
-            {key: value for key, value in cell.metadata.items() if key == "tags"})
+            {key: value for key, value in cell.metadata.items() if key in ("tags", "exercise")})
         if "outputs" in cell:
             cell.outputs = described(cell.source, _joined(cell.outputs))
     draft = path.with_suffix(".part")

@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 import subprocess
 import sys
@@ -10,9 +9,10 @@ import sys
 import pytest
 from PIL import Image
 
+from docs import solutions
 from grader.author import links
 from grader.course import chapters
-from grader.course.hints import HEADING
+from grader.course.lesson import HEADING, cells, dumps, exercises, prose, read
 from tests.course.lessons.fresh_notebooks import same_text
 from tests.course.lessons.phone import NOTE
 
@@ -21,25 +21,20 @@ LEAST_PROSE, LEAST_FIGURES, LEAST_PX, LEAST_LINKS = 0.40, 3, 9, 4
 LESSON = pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
 
 
-def _cells(chapter, kind: str | None = None) -> list[dict]:
-    notebook = json.loads(chapter.notebook.read_text("utf-8"))
-    return [{**cell, "source": "".join(cell["source"])} for cell in notebook["cells"]
-            if kind in (None, cell["cell_type"])]
-
-
 @LESSON
 def test_metadata_is_clean(chapter):
-    notebook = json.loads(chapter.notebook.read_text("utf-8"))
+    notebook = read(chapter)
+    assert chapter.notebook.read_text("utf-8") == dumps(read(chapter)), "as nbformat writes it"
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
     assert notebook["metadata"].keys() <= {"kernelspec", "language_info"}
-    assert all(cell["metadata"].keys() <= {"tags"} for cell in notebook["cells"])
+    assert all(cell["metadata"].keys() <= {"tags", "exercise"} for cell in notebook["cells"])
     assert chapter.notebook.stat().st_size <= MOST_BYTES
 
 
 @LESSON
 def test_committed_executed(chapter):
     """Top to bottom, no errors, nothing on stderr, nothing that a page cannot show."""
-    code = [cell for cell in _cells(chapter, "code") if cell["source"].strip()]
+    code = [cell for cell in cells(chapter, "code") if cell["source"].strip()]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     for output in (output for cell in code for output in cell["outputs"]):
         assert output["output_type"] != "error"
@@ -49,7 +44,7 @@ def test_committed_executed(chapter):
 
 def test_lessons_find_the_course_from_any_folder_in_it():
     """Editors start kernels in different places; figures and imports are found from each."""
-    found = {re.match(r"(?s).*?\nsys\.path\.insert[^\n]*", _cells(chapter, "code")[0]["source"])[0]
+    found = {re.match(r"(?s).*?\nsys\.path\.insert[^\n]*", cells(chapter, "code")[0]["source"])[0]
              for chapter in chapters.chapters()}
     assert len(found) == 1, "all lessons find it in the same lines"
     script = found.pop() + "\nassert Path('../assets/course.mplstyle').exists()\nimport grader, exercises"
@@ -60,21 +55,21 @@ def test_lessons_find_the_course_from_any_folder_in_it():
 
 @LESSON
 def test_cells_fit_a_page(chapter):
-    for cell in _cells(chapter, "code"):
+    for cell in cells(chapter, "code"):
         code = links.FETCHED.sub("", cell["source"])        # as wide as the repository's address
         assert len(code.splitlines()) <= MOST_CODE_LINES, code
         assert max(map(len, code.splitlines()), default=0) <= MOST_COLUMNS, code
-    for cell in _cells(chapter, "markdown"):
+    for cell in cells(chapter, "markdown"):
         folded = "<details" in cell["source"] or "|---" in cell["source"]
         assert folded or len(cell["source"].splitlines()) <= MOST_TEXT_LINES, cell["source"]
 
 
 @LESSON
 def test_mostly_prose_with_figures(chapter):
-    prose, code = (sum(len(cell["source"]) for cell in _cells(chapter, kind))
+    prose, code = (sum(len(cell["source"]) for cell in cells(chapter, kind))
                    for kind in ("markdown", "code"))
     assert prose >= LEAST_PROSE * (prose + code)
-    figures = [output for cell in _cells(chapter, "code") for output in cell["outputs"]
+    figures = [output for cell in cells(chapter, "code") for output in cell["outputs"]
                if "image/png" in output.get("data", {})]
     assert len(figures) >= LEAST_FIGURES
 
@@ -82,7 +77,7 @@ def test_mostly_prose_with_figures(chapter):
 @LESSON
 def test_figures_can_be_read_on_a_phone(chapter):
     """No text under 9 px on a page 360 px wide; run_notebooks has measured each figure as it was drawn."""
-    for number, cell in enumerate(_cells(chapter)):
+    for number, cell in enumerate(cells(chapter)):
         for output in cell.get("outputs", ()):
             if picture := output.get("data", {}).get("image/png"):
                 note = Image.open(io.BytesIO(base64.b64decode(picture))).text.get(NOTE)
@@ -105,7 +100,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\([^)\s]+\)")
 def test_what_is_named_is_linked(chapter):
     """Every paper, lesson and exercise file in the text is a link, and every link within the course leads somewhere."""
     links = 0
-    for cell in _cells(chapter, "markdown"):
+    for cell in cells(chapter, "markdown"):
         bare = LINK.sub("", cell["source"])
         assert not re.findall(r"(?i)arxiv[: ]*\d{4}\.\d{4,5}|\b\d{4}\.\d{5}\b", bare), cell["source"]
         assert not re.findall(r"(?i)\blessons? \d\d\b", bare), cell["source"]
@@ -120,7 +115,7 @@ def test_what_is_named_is_linked(chapter):
 
 @LESSON
 def test_images_are_local_and_described(chapter):
-    text = "\n".join(cell["source"] for cell in _cells(chapter, "markdown"))
+    text = prose(chapter)
     images = re.findall(r"!\[([^\]]*)\]\(([^)\s]+)", text)
     assert f"../assets/map/{chapter.number}.svg" in [target for _, target in images]
     assert "<img" not in text, "write images as Markdown, with alt text"
@@ -131,7 +126,7 @@ def test_images_are_local_and_described(chapter):
 
 @LESSON
 def test_equations_render_on_github(chapter):
-    for cell in _cells(chapter, "markdown"):
+    for cell in cells(chapter, "markdown"):
         assert not re.search(r"\\(tag|label|newcommand|def)\b", cell["source"])
         for line in cell["source"].splitlines():
             assert "$$" not in line or line.strip() == "$$", f"$$ must stand on its own line: {line}"
@@ -139,14 +134,18 @@ def test_equations_render_on_github(chapter):
 
 @LESSON
 def test_every_exercise_has_hints_and_a_check(chapter):
-    """Each part that the student writes is named in the lesson, with folded hints and a check."""
-    text = "\n".join(cell["source"] for cell in _cells(chapter, "markdown"))
-    checks = [cell["source"] for cell in _cells(chapter, "code") if "check(" in cell["source"]]
-    written = re.findall(r"(?m)^(?:class|def) (\w+)(?=(?:(?!\n(?:class|def) )[\s\S])*# BEGIN SOLUTION)",
-                         chapter.solution.read_text("utf-8"))
+    """Each part that the student writes is declared by an exercise, in a lesson with folded hints and checks."""
+    text = prose(chapter)
+    checks = [cell["source"] for cell in cells(chapter, "code") if "check(" in cell["source"]]
+    written = set(solutions.parts(chapter))
     assert written
-    for name in written:
+    for name in {part.partition(".")[0] for part in written}:
         assert re.search(rf"\b{name}\b", text), f"the lesson never speaks of {name}"
+    declared = {part for exercise in exercises(chapter) for part in exercise.parts}
+    assert declared == written, "the cell of each heading says so: {\"exercise\": {\"parts\": [\"Linear.forward\"]}}"
+    for cell in cells(chapter):
+        headings = HEADING.findall(cell["source"]) if cell["cell_type"] == "markdown" else []
+        assert len(headings) == ("exercise" in cell["metadata"]), cell["source"]
     assert checks and all(f'"{chapter.stem}"' in source for source in checks)
     assert text.count("<details") >= 3
     assert text.count("<summary>Hint 1") <= len(HEADING.findall(text)), "### Exercise 1: …, which hints are found by"
@@ -155,7 +154,7 @@ def test_every_exercise_has_hints_and_a_check(chapter):
 
 @LESSON
 def test_links_lead_somewhere(chapter):
-    text = "\n".join(cell["source"] for cell in _cells(chapter, "markdown"))
+    text = prose(chapter)
     for target in re.findall(r"(?<!!)\[[^\]]+\]\(([^)\s#]+)", text):
         if not target.startswith("http"):
             assert (chapter.notebook.parent / target).exists(), target

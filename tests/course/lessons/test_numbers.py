@@ -1,11 +1,11 @@
 """A number with a decimal point in a lesson's text is one that the code of the same section prints or uses."""
 
-import json
 import re
 
 import pytest
 
 from grader.course import chapters
+from grader.course.lesson import cells
 
 LESSON = pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
 # Folds, code, equations and pictures are not read: they report no result.
@@ -31,10 +31,10 @@ def _ten_to(power: str | None) -> float:
 
 def _shown(cell: dict) -> list[float]:
     """What a code cell says and prints (a figure prints nothing), and what a text's tables say, which name sources."""
-    source = "".join(cell["source"])
+    source = cell["source"]
     texts = [COMMENT.sub("", source)] if cell["cell_type"] == "code" else ROW.findall(source)
     for output in cell.get("outputs", ()):
-        texts += ["".join(output.get("text", "")), "".join(output.get("data", {}).get("text/plain", ""))]
+        texts += [output.get("text", ""), output.get("data", {}).get("text/plain", "")]
     return [float(sign.replace("−", "-") + digits.replace(",", "")) * _ten_to(power)
             for text in texts if not text.startswith("<Figure") for sign, digits, power in SHOWN.findall(text)]
 
@@ -56,13 +56,13 @@ def unshown(cells: list[dict]) -> list[str]:
     """
     sections, found = {"": []}, []
     for cell in cells:
-        if cell["cell_type"] == "markdown" and (heading := HEADING.match("".join(cell["source"]))):
+        if cell["cell_type"] == "markdown" and (heading := HEADING.match(cell["source"])):
             sections[heading[1]] = []
         sections[next(reversed(sections))].append(cell)
     shown = {name: [number for cell in section for number in _shown(cell)] for name, section in sections.items()}
     shown[""] = sum(shown.values(), [])
     for name, section in sections.items():
-        for text in ("".join(cell["source"]) for cell in section if cell["cell_type"] == "markdown"):
+        for text in (cell["source"] for cell in section if cell["cell_type"] == "markdown"):
             for sentence in SENTENCE.split(ROW.sub("", UNREAD.sub("", text))):
                 if "](http" in sentence:
                     continue
@@ -77,7 +77,7 @@ def unshown(cells: list[dict]) -> list[str]:
 
 @LESSON
 def test_numbers_in_the_text_are_shown(chapter):
-    assert not unshown(json.loads(chapter.notebook.read_text("utf-8"))["cells"])
+    assert not unshown(cells(chapter))
 
 
 @pytest.mark.parametrize("text, count", [
