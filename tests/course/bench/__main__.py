@@ -78,6 +78,9 @@ def grader_rows():
 
 def memory_rows():
     """(what, MB, target): what a worker has of its own after a chapter's checks."""
+    if not Path("/proc/self/smaps_rollup").exists():
+        print("no rows of memory: only Linux says what a process shares with no other")
+        return
     with Grader() as grader:
         for chapter in chapters.chapters():
             candidate = grader.submission(chapter, chapters.SOLUTIONS)
