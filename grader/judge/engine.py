@@ -1,7 +1,7 @@
 """A submission's replies → verdicts: the answer key judges them, known mistakes name them, front ends show them."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -108,7 +108,7 @@ class Grader:
         with self.key.preparing(self.checks(chapter)):
             self.mistakes.load(chapter)
 
-    def verdict(self, candidate: Submission, check: Check, others: list[Check] = (), name: bool = True) -> Verdict:
+    def verdict(self, candidate: Submission, check: Check, others: Iterable[Check] = (), name: bool = True) -> Verdict:
         """Ask one check of a submission and of the reference, and compare.
 
         `others` are checks that may be asked too, to tell apart mistakes that this one cannot;

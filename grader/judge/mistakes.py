@@ -3,6 +3,7 @@
 import itertools
 import os
 import tempfile
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +94,7 @@ class Mistakes:
                 for slot, (edit, folder) in zip(itertools.cycle(slots), folders)]
         return self._suspects[chapter]
 
-    def name(self, candidate: Submission, check: Check, reply: Reply, others: list[Check] = ()) -> str:
+    def name(self, candidate: Submission, check: Check, reply: Reply, others: Iterable[Check] = ()) -> str:
         """The words of the one mistake that gives this answer, or "".
 
         `others` are checks that may be asked too, to tell apart mistakes that this one cannot.

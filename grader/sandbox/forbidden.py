@@ -8,6 +8,7 @@ use from code that runs in the same process can, and is found by reading what wa
 import ast
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -99,7 +100,7 @@ class Watch:
     what they like, such as the checks and the chapters that come before.
     """
 
-    def __init__(self, forbidden: set[str], file: Path, innocent: list[str] = ()):
+    def __init__(self, forbidden: set[str], file: Path, innocent: Iterable[str] = ()):
         self.file, self.seen = Path(file), []
         self.innocent = frozenset(innocent)
         self._places = []       # (module or class, attribute, what stands there, its watched twin)

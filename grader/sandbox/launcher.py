@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from grader.course.chapters import ROOT
@@ -90,7 +91,7 @@ class Launcher:
         return {**os.environ, **THREADS, "PYTHONPATH": os.pathsep.join(paths),
                 **({"TRITON_INTERPRET": "1"} if self._limit else {})}
 
-    def start(self, module: str, stages: list[str] = (), preload: Preload | None = None) -> Child:
+    def start(self, module: str, stages: Iterable[str] = (), preload: Preload | None = None) -> Child:
         """A new process that serves a module. stages: what it may read, behind walls."""
         if not self.fork:
             with self._lock:
@@ -200,7 +201,7 @@ class Slot:
         self.stages, self.many = launcher.stages, launcher.many
         self.worker: Child | None = None
 
-    def open(self, stages: list[jail.Stage] = (), preload: Preload | None = None) -> Child:
+    def open(self, stages: Iterable[jail.Stage] = (), preload: Preload | None = None) -> Child:
         """The worker; a new one may read these stages, behind walls, and has loaded this already."""
         if self.worker is None:
             self.worker = self._launcher.start(WORKER, [str(stage.path) for stage in stages], preload)

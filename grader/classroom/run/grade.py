@@ -5,6 +5,7 @@ import json
 import secrets
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,7 +157,7 @@ class Run:
         """A line on the screen. Names are strangers' words: no markup is read in them."""
         self.console.print(words, markup=False, soft_wrap=True)
 
-    def ask(self, options, again: list[str] = ()) -> None:
+    def ask(self, options, again: Collection[str] = ()) -> None:
         """Ask what has not been asked, or all that is there of the chapters in `again` and of no other.
 
         Each cell is written as it ends.
