@@ -76,6 +76,11 @@ def margin(record_property):
         record_property("margin", max(close.measured))
 
 
+def pytest_xdist_auto_num_workers(config):
+    """One more than there are cores: many tests wait for a limit of time."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_terminal_summary(terminalreporter):
     """The comparisons that rounding brings nearest to their limit: on another processor they may pass it."""
     margins = sorted(((value, report.nodeid) for report in terminalreporter.getreports("")
