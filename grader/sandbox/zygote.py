@@ -122,6 +122,7 @@ def _reap(pid: int, kill: bool) -> int:
                 break
         else:
             _kill(pid)
+            os.kill(pid, signal.SIGKILL)        # it may not have come to have a group of its own yet
             _, status = os.waitpid(pid, 0)
     except ChildProcessError:       # a child of an earlier zygote
         status = signal.SIGKILL
