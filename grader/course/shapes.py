@@ -5,6 +5,7 @@ checks. Here beartype looks once; where something is wrong jaxtyping's is asked,
 """
 
 import ast
+import contextlib
 import functools
 import inspect
 from importlib.machinery import SourceFileLoader
@@ -15,6 +16,7 @@ from jaxtyping import jaxtyped
 
 _beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))       # where a float is asked for, an int will do
 _explained = jaxtyped(typechecker=_beartype)
+_put_off = []       # what `checked` has yet to do, for each function that was not called so far
 
 
 def checked(thing):
@@ -27,11 +29,20 @@ def checked(thing):
         return thing
     fn, quick = thing, None
 
+    def settle():
+        nonlocal quick
+        if quick is None:       # it takes a millisecond, and most of a chapter's parts are never called
+            for name, annotation in fn.__annotations__.items():
+                if isinstance(annotation, str):         # a class by its name, in its own body
+                    with contextlib.suppress(Exception):
+                        fn.__annotations__[name] = eval(annotation, fn.__globals__)
+            quick = _beartype(fn)
+
     @functools.wraps(fn)
     def checked_call(*args, **kwargs):
         __tracebackhide__ = True
-        nonlocal quick
-        quick = quick or _beartype(fn)      # takes a millisecond, and most of a chapter's parts are never called
+        if quick is None:
+            settle()
         try:
             with jaxtyped("context"):       # sizes of axes hold within one call
                 return quick(*args, **kwargs)
@@ -40,7 +51,14 @@ def checked(thing):
         except BeartypeCallHintReturnViolation as error:
             explain = _explained(_returning(fn, _returned(error)))
         return explain(*args, **kwargs)
+    _put_off.append(settle)
     return checked_call
+
+
+def settle() -> None:
+    """Do what was put off to a first call, before another file has classes of these names: beartype confuses them."""
+    while _put_off:
+        _put_off.pop()()
 
 
 def _speaks_of_arguments(function) -> bool:

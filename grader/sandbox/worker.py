@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from grader.course import checks, loader
+from grader.course import checks, loader, shapes
 from grader.course.draw import Draw, seed_of
 from grader.course.loader import PACKAGE
 from grader.sandbox import explain, forbidden, jail, wire
@@ -161,6 +161,8 @@ class LoadedChapter:
             loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith(PACKAGE + ".")}
             if all(another.folders.get(stem) == self.folders.get(stem) for stem in loaded - {self.chapter}):
                 loaded &= {self.chapter}
+            if loaded or self.chapter in another.folders:
+                shapes.settle()
             for stem in loaded:
                 del sys.modules[f"{PACKAGE}.{stem}"]
             if loaded or self.chapter in another.folders:

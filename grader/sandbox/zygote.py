@@ -68,7 +68,8 @@ def warm() -> None:
 
     @shapes.checked
     def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:  # noqa: F722
-        """Decorating it imports what beartype leaves for later."""
+        return tuple(torch.Size())      # a closure, as methods are that call super()
+    shapes.settle()                     # this imports what beartype leaves for later
 
     # The first Optimizer would import torch's compiler, half of what torch itself takes, to be
     # left out of what is compiled. Nothing here is.

