@@ -51,14 +51,16 @@ def checked(thing):
         except BeartypeCallHintReturnViolation as error:
             explain = _explained(_returning(fn, _returned(error)))
         return explain(*args, **kwargs)
-    _put_off.append(settle)
+    if "<locals>" not in fn.__qualname__:       # these are made anew at each call, and called at once
+        _put_off.append(settle)
     return checked_call
 
 
 def settle() -> None:
     """Do what was put off to a first call, before another file has classes of these names: beartype confuses them."""
     while _put_off:
-        _put_off.pop()()
+        with contextlib.suppress(Exception):        # calling it will say what is wrong
+            _put_off.pop()()
 
 
 def _speaks_of_arguments(function) -> bool:
