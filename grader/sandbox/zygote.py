@@ -67,9 +67,9 @@ def warm() -> None:
     torch.backends.cpu.get_cpu_capability()     # reads /proc/cpuinfo, which no worker behind walls could
 
     @shapes.checked
-    def warm(x: jaxtyping.Float[torch.Tensor, "*batch d"]) -> tuple[int, ...]:  # noqa: F722
-        return tuple(torch.Size())      # a closure, as methods are that call super()
-    shapes.settle()                     # this imports what beartype leaves for later
+    def closure(x: jaxtyping.Float[torch.Tensor, "*batch d"] | None = None) -> tuple[int, ...]:  # noqa: F722
+        return tuple(torch.Size())
+    closure()       # imports what beartype leaves for later, for methods that call super() too
 
     # The first Optimizer would import torch's compiler, half of what torch itself takes, to be
     # left out of what is compiled. Nothing here is.
