@@ -24,8 +24,9 @@ for chapter in chapters.chapters():
         continue
     asked = [check for hidden in (False, True) for check in checks.collect(chapter.tests(hidden), chapter.stem, hidden)
              if not check.lacking]
-    for package in {check.needs for check in asked if check.needs}:
-        importlib.import_module(package)        # this chapter is about it
+    about = {check.needs for check in asked if check.needs}
+    for package in about:
+        importlib.import_module(package)
     loaded = worker.LoadedChapter(**scan_request(chapter, folders, chapters.SOLUTIONS, Setting()))
     before = set(sys.modules)
     assert not loaded.scan() and not loaded.load()
@@ -33,7 +34,7 @@ for chapter in chapters.chapters():
     for check in asked:
         before = set(sys.modules)
         assert "answer" in loaded.ask(**Setting().question(check))[0], check.name
-        found[check.name] = sorted(set(sys.modules) - before)
+        found[check.name] = sorted(name for name in set(sys.modules) - before if name.partition(".")[0] not in about)
     print(json.dumps([chapter.stem, found]), flush=True)
     os._exit(0)
 """
