@@ -35,8 +35,7 @@ def softmax(
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     wide = widen(x)
-    shifted, _ = _shifted(wide, dim)
-    weights = (shifted / temperature).exp()
+    weights = (_shifted(wide, dim)[0] / temperature).exp()
     total = weights.sum(dim, keepdim=True)
     total = total.clamp(min=1)                  # the top adds e⁰ = 1: below is only the empty sum
     return (weights / total).to(x.dtype)
