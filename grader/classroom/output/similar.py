@@ -3,7 +3,7 @@
 A file is cut into the subtrees of its syntax tree. In each, what the file itself named (variables,
 helpers, attributes) becomes a number in order of appearance, so that renaming hides nothing; constants,
 words in messages and torch's names stay. Comments, docstrings and annotations do not count. What the
-course itself holds, in the stub, the reference, its alternatives or its known mistakes, tells nothing
+course itself holds, in the stub, the reference, its alternatives, its known mistakes or given/, tells nothing
 and is left out. Of the rest, what few in the class have weighs more than what many have.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from grader.course import chapters
 from grader.course.chapters import Chapter
-from grader.judge import mistakes
+from grader.judge.edits import edits
 
 SMALLEST, LARGEST = 6, 150  # nodes of a subtree that is looked at
 LONGEST = 100_000           # bytes of a file that is looked at: three times the longest chapter's
@@ -90,9 +90,10 @@ def _course(chapter: Chapter) -> tuple[frozenset[int], frozenset[str], frozenset
              if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
     names |= {node.name for node in ast.walk(ast.parse(stub)) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     words = frozenset(re.findall(r"\w+", stub))
-    edits = [edit.source for kind in ("mistake", "alternative") for edit in mistakes.edits(chapter, kind)]
+    edited = [edit.source for kind in ("mistake", "alternative") for edit in edits(chapter, kind)]
     known = set()
-    for source in (stub, solution, *edits):
+    given = [path.read_text("utf-8") for path in (chapters.ROOT / "given").glob("*.py")]
+    for source in (stub, solution, *edited, *given):
         known |= _prints(source, names, words).keys()
     return frozenset(known), frozenset(names), words
 
