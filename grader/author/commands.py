@@ -1,4 +1,4 @@
-"""An author's commands: new, table, without."""
+"""An author's commands: new, table, without, fixed."""
 
 import re
 
@@ -18,6 +18,10 @@ def add(commands) -> None:
     without = commands.add_parser("without", help="list what needs a chapter, to leave it out")
     without.add_argument("chapters", nargs="+", metavar="CHAPTER")
     without.set_defaults(run=_without)
+
+    fixed = commands.add_parser("fixed", help="list the checks whose answer no seed changes, and their share of points")
+    fixed.add_argument("chapters", nargs="*", metavar="CHAPTER")
+    fixed.set_defaults(run=_fixed)
 
 
 def _new(options) -> int:
@@ -42,4 +46,14 @@ def _table(options) -> int:
 def _without(options) -> int:
     from grader.author.without import without
     print(without([chapters.find(name) for name in options.chapters]))
+    return 0
+
+
+def _fixed(options) -> int:
+    from grader.author.fixed import fixed
+    asked = [chapters.find(name) for name in options.chapters] or chapters.chapters()
+    for chapter, (same, share) in fixed(asked).items():
+        print(f"{share:4.0%}  {chapter.stem}")
+        if options.chapters:
+            print(*[f"      {check.points:4.2f}  {check.name}{' (hidden)' * check.hidden}" for check in same], sep="\n")
     return 0

@@ -1,0 +1,97 @@
+"""What people write: faults as they were met in public code, each as a student would write it.
+
+people/exNN_name.toml holds them. `code` is the part as it was written: its functions stand in place of the
+solution's, its methods in place of the class's. `told` are regular expressions of which the screen has to say one,
+in the sentence, the rule, what differs or the hint: it names this very cause. `code` with two faults in it has the
+words of both.
+"""
+
+import ast
+import itertools
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from grader.course.chapters import Chapter
+from grader.course.checks import Check
+from grader.judge.engine import Grader
+from grader.judge.verdict import Verdict
+
+FOLDER = Path(__file__).with_name("people")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A file with what somebody wrote in it, and the words of which one has to be said."""
+
+    habit: str
+    source: str
+    parts: frozenset[str]       # the top-level names that are written otherwise
+    told: tuple[str, ...]
+
+    def fits(self, words: str) -> bool:
+        return any(re.search(pattern, " ".join(words.split()), re.I) for pattern in self.told)
+
+
+def faults(chapter: Chapter) -> list[Fault]:
+    """Each fault alone, and then those of different parts two by two."""
+    path = FOLDER / f"{chapter.stem}.toml"
+    if not path.exists():
+        return []
+    solution = chapter.solution.read_text("utf-8")
+    entries = tomllib.loads(path.read_text("utf-8"))["fault"]
+    alone = [_fault(solution, entry["habit"], [entry["code"]], entry["told"]) for entry in entries]
+    pairs, free = [], set(range(len(entries)))
+    for i, j in itertools.combinations(range(len(entries)), 2):
+        if {i, j} <= free and not alone[i].parts & alone[j].parts:
+            free -= {i, j}
+            pairs.append(_fault(solution, f"{alone[i].habit} + {alone[j].habit}", [entries[i]["code"], entries[j]["code"]],
+                                [*entries[i]["told"], *entries[j]["told"]]))
+    return alone + pairs
+
+
+def _fault(solution: str, habit: str, codes: list[str], told: list[str]) -> Fault:
+    tree, parts = ast.parse(solution), set()
+    for node in (node for code in codes for node in ast.parse(code).body):
+        name = getattr(node, "name", None)
+        old = next((other for other in tree.body if name and getattr(other, "name", None) == name), None)
+        if old is None:         # an import, a helper: before all that may use it
+            first = next(i for i, other in enumerate(tree.body)
+                         if isinstance(other, (ast.FunctionDef, ast.ClassDef)))
+            tree.body.insert(first, node)
+            continue
+        parts.add(name)
+        if isinstance(node, ast.ClassDef) and isinstance(old, ast.ClassDef):
+            written = {inner.name: inner for inner in node.body if isinstance(inner, ast.FunctionDef)}
+            kept = [inner for inner in old.body if getattr(inner, "name", None) not in written]
+            old.body = kept + list(written.values())
+        else:
+            tree.body[tree.body.index(old)] = node
+    return Fault(habit, ast.unparse(tree), frozenset(parts), tuple(told))
+
+
+@dataclass
+class Screen:
+    """What somebody with a fault reads."""
+
+    fault: Fault
+    told: bool                  # the first failure names the cause
+    wrong: list[str]            # sentences that name another
+    first: Verdict | None       # None: no visible check sees it
+
+
+def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Screen:
+    """Grade a fault as a student's file, all its failures named."""
+    folder.mkdir(parents=True)
+    (folder / f"{chapter.stem}.py").write_text(fault.source, "utf-8")
+
+    def concerned(check: Check) -> bool:
+        return not check.lacking
+    failed = [verdict for verdict in grader.grade(chapter, folder, only=concerned) if not verdict.word.fine]
+    if not failed:
+        return Screen(fault, False, [], None)
+    first = failed[0]
+    words = first.mistake or f"{first.check.rule} {' '.join(first.facts)} {first.check.hint}"
+    wrong = sorted({verdict.mistake for verdict in failed if verdict.mistake and not fault.fits(verdict.mistake)})
+    return Screen(fault, fault.fits(words) and not wrong, wrong, first)
