@@ -373,7 +373,7 @@ def test_parameter_groups(impl, draw):
     Two groups, matrices first. A parameter's ndim tells them apart: 2 or more, or fewer.
     """
     kinds = {0: lambda: nn.LayerNorm(4), 1: lambda: nn.Linear(4, 4), 2: lambda: nn.Conv1d(4, 4, 1), 3: nn.PReLU}
-    between = [kinds[kind]() for kind in (0, *draw.ints(4, 5).tolist())]
+    between = [kinds[kind]() for kind in (0, 2, *draw.ints(4, 5).tolist())]
     model = nn.Sequential(nn.Embedding(7, 4), *between, nn.Linear(4, 7))
     model[-1].weight = model[0].weight                 # tied: it must come once
     model.scale = nn.Parameter(draw())                 # a single number: no matrix either
