@@ -230,7 +230,7 @@ def _mistakes(students: dict[str, list[Cell]]) -> list[dict]:
 
 
 def _look(out: Path, students: dict[str, list[Cell]]) -> list[dict]:
-    """What a person should look at: files with other names, files that could not be asked, lines that may hide a use."""
+    """What a person should look at: files with other names, that could not be asked, or with lines that may hide a use."""
     found = []
     for name, own in students.items():
         for cell in own:
