@@ -42,7 +42,8 @@ def write(out: Path, book: Gradebook, manifest: dict) -> None:
     feedback = pen.get_template("feedback.html")
     for name, own in students.items():
         write_whole(out / "feedback" / pages[name], feedback.render(
-            student=name, chapters=[_chapter(cell, book) for cell in own], score=book.sum(own)))
+            student=name, chapters=[_chapter(cell, book) for cell in own], total=book.total(name),
+            formula=book.grading.formula, seeds=sorted({cell.seed for cell in own}), manifest=manifest))
     write_whole(out / "class.html", pen.get_template("class.html").render(
         manifest=manifest, pages=pages, stems=book.chapters, total=book.sum(book.cells),
         rows=[{"student": name, "score": book.sum(own), "cells": {cell.chapter: cell for cell in own},
@@ -230,7 +231,7 @@ def _mistakes(students: dict[str, list[Cell]]) -> list[dict]:
 
 
 def _look(out: Path, students: dict[str, list[Cell]]) -> list[dict]:
-    """What a person should look at: files with other names, that could not be asked, or with lines that may hide a use."""
+    """What a person should look at: files with other names, without an answer, or with lines that may hide a use."""
     found = []
     for name, own in students.items():
         for cell in own:

@@ -127,13 +127,16 @@ class Run:
 
         Each cell is written as it ends. What was graded stays where the file is no longer there.
         """
+        if strange := set(options.students or ()) - {student.name for student in self.students}:
+            raise ValueError(f"--students {', '.join(sorted(strange))}: nobody here is called that")
         wanted = [chapter for chapter in self.chapters if not again or chapter.stem in again]
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
         self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
         self._warn()
-        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in self.students]
+        students = [student for student in self.students if not options.students or student.name in options.students]
+        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in students]
         self._write_manifest()
         todo = self._todo(blank, bool(again))
         folders = {student.name: student.folder for student in self.students}

@@ -106,6 +106,21 @@ def test_two_runs_do_not_work_in_one_folder(again):
     assert _grade(again, "--resume").returncode == 0
 
 
+def test_one_appeal_asks_one_student(again):
+    paths = {student: cells.path(again / "out", student, LINEAR) for student in ("ada", "bob", "eve")}
+    before = {student: path.stat().st_mtime_ns for student, path in paths.items()}
+    manifest = again / "out" / "manifest.json"
+    appeal = [sys.executable, "-m", "grader", "grade", "--regrade", str(manifest), "--students"]
+    done = subprocess.run([*appeal, "bob"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [student for student, stamp in before.items()
+            if paths[student].stat().st_mtime_ns != stamp] == ["bob"]
+    page = (again / "out" / "feedback" / "bob.html").read_text("utf-8")
+    assert "with seed 5." in page and "--seed 5" in page
+    done = subprocess.run([*appeal, "mallory"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "--students mallory: nobody here is called that" in done.stderr
+
+
 def test_nothing_is_resumed_where_nothing_was_begun(run, tmp_path):
     shutil.copytree(run / "in", tmp_path / "in")
     (tmp_path / "out").mkdir()
