@@ -33,7 +33,7 @@ def failure(verdict: Verdict, setting: Setting, folder: Path | None = None) -> s
         parts.append(("", "No check was asked.", 1))
     elif verdict.mistake:
         parts.append(("likely", verdict.mistake, 5))
-    elif check.hint:
+    elif check.hint and verdict.word != Word.FORBIDDEN:     # it speaks of another thing
         parts.append(("hint", " ".join(check.hint.split()), 5))
     if verdict.output.strip():
         parts.append(("printed", _tail(verdict.output), 3))
@@ -73,7 +73,7 @@ def _labelled(label: str, text: str, most: int) -> list[str]:
             lines += textwrap.wrap(piece, WIDTH - 10, break_on_hyphens=False) or [""]
     if len(lines) > most:
         lines = lines[:most - 1] + [lines[most - 1][:WIDTH - 12] + " …"]
-    return [f"  {label if i == 0 else '':<7} {line}" for i, line in enumerate(lines)]
+    return [f"  {f'{label} ' if i == 0 else '':<8}{line}" for i, line in enumerate(lines)]
 
 
 def _printable(text: str) -> str:
