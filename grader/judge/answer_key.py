@@ -125,7 +125,7 @@ class AnswerKey:
         try:
             return self._tell("liken", check, reply.header, reply.body)
         except Refused:
-            return dict.fromkeys(("whole", "part", "size", "against"), [])
+            return dict.fromkeys(("whole", "part", "size", "against", "both"), [])
 
     # -- its process -------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """What students get wrong: which known mistakes answer like a submission."""
 
+import contextlib
 import itertools
 import os
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
 from grader.course.checks import Check
-from grader.judge.answer_key import AnswerKey
+from grader.judge.answer_key import AnswerKey, Refused
 from grader.judge.edits import Edit, edits
 from grader.judge.record import Record
 from grader.sandbox.launcher import Launcher, Slot
@@ -60,6 +61,7 @@ class Mistakes:
     def __init__(self, key: AnswerKey, launcher: Launcher, setting: Setting):
         self._key, self._launcher, self._setting = key, launcher, setting
         self._suspects: dict[Chapter, list[Suspect]] = {}
+        self._judged: tuple[Submission | None, dict[Check, bool]] = None, {}    # the last submission's right answers
         self._scratch = tempfile.TemporaryDirectory(prefix="grader-")
 
     def close(self) -> None:
@@ -80,7 +82,8 @@ class Mistakes:
         """The chapter's known mistakes, dealt out to a worker per core; on a GPU to a single one."""
         if chapter not in self._suspects and (record := self._key.record(chapter)):
             self._suspects[chapter] = [
-                Suspect(Recorded(record, number), Edit("", said["words"], frozenset(said["parts"]), said["by_size"]))
+                Suspect(Recorded(record, number), Edit("", said["words"], by_size=said["by_size"], **{
+                    kind: frozenset(said.get(kind, ())) for kind in ("parts", "own", "leans")}))
                 for number, said in enumerate(record.mistakes)]
         if chapter not in self._suspects:
             setting = self._setting
@@ -95,19 +98,25 @@ class Mistakes:
         return self._suspects[chapter]
 
     def name(self, candidate: Submission, check: Check, reply: Reply, others: Iterable[Check] = ()) -> str:
-        """The words of the one mistake that gives this answer, or "".
+        """The words of the one mistake that gives this answer, or of two that give it between them, or "".
 
-        `others` are checks that may be asked too, to tell apart mistakes that this one cannot.
+        `others` are checks that may be asked too: they tell apart mistakes that this one cannot, and clear one that
+        only looks like it here.
         """
         if not _tried(candidate, check):
             return ""
         suspects = self.suspects(candidate.chapter)
         likeness = self._liken(check, reply, self._near(check))
-        fits = likeness["whole"] or likeness["part"] or likeness["size"]
+        more = [other for other in others
+                if other != check and other.hidden <= candidate.hidden and not other.lacking]
+
+        def stands(number: int) -> bool:
+            return not self._cleared(candidate, more, number)
+        fits = [number for number in likeness["whole"] or likeness["size"] if stands(number)]
         if len(fits) > 1:
-            more = [other for other in others
-                    if other != check and other.hidden <= candidate.hidden and not other.lacking]
             fits = self._tell_apart(candidate, more, fits)
+        if not fits and len(both := [pair for pair in likeness["both"] if all(map(stands, pair))]) == 1:
+            return "\n".join(suspects[number].edit.words for number in both[0])
         return suspects[fits[0]].edit.words if len(fits) == 1 else ""
 
     def wrong(self, check: Check) -> list[int]:
@@ -123,6 +132,36 @@ class Mistakes:
         """The mistakes that can show in this check."""
         suspects = self.suspects(Chapter(check.chapter))
         return [number for number, suspect in enumerate(suspects) if suspect.edit.parts & check.names]
+
+    def _cleared(self, candidate: Submission, others: list[Check], number: int) -> bool:
+        """Whether a submission cannot have made this mistake, whatever one of its answers looks like.
+
+        It cannot where its answer is right and the mistake's is wrong, if the check asks the part that the mistake lies
+        in. And nobody can tell where a part that this one builds on fails a check of its own.
+        """
+        edit = self.suspects(candidate.chapter)[number].edit
+        if edit.by_size:        # how large an error of rounding is depends on how it was written
+            return False
+        own = edit.own if any(edit.own & check.names for check in others) else edit.parts
+        for check in others:
+            if own & check.names:
+                self._learn(check, [number])
+                if self._key.is_wrong(check, number) and self._is_right(candidate, check):
+                    return True
+            elif edit.leans & check.names and not edit.parts & check.names \
+                    and self._is_right(candidate, check) is False:
+                return True
+        return False
+
+    def _is_right(self, candidate: Submission, check: Check) -> bool | None:
+        """Whether a submission's answer to a check is right; None where it gives none."""
+        if self._judged[0] is not candidate:
+            self._judged = candidate, {}
+        known, reply = self._judged[1], candidate.ask(check)
+        if check not in known and reply.word == "answer":
+            with contextlib.suppress(Refused):
+                known[check] = not self._key.judge(check, reply.header, reply.body)
+        return False if reply.word == "error" else known.get(check)
 
     def _tell_apart(self, candidate: Submission, others: list[Check], fits: list[int]) -> list[int]:
         """Of mistakes that answer one check alike, those that fit the other checks best."""

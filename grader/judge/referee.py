@@ -5,6 +5,8 @@ answers reach it as bytes, which it decodes without believing them.
 """
 
 import dataclasses
+import itertools
+import re
 from pathlib import Path
 
 import torch
@@ -15,6 +17,9 @@ from grader.judge.record import Record
 from grader.sandbox import wire
 from grader.sandbox.worker import LoadedChapter
 from grader.sandbox.worker import main as serve_requests
+
+ARITHMETIC = ("ZeroDivisionError", "OverflowError", "FloatingPointError")
+MOST_PAIRS = 20             # of mistakes that a likeness lists
 
 
 def main(limit: bool = False) -> None:
@@ -89,12 +94,12 @@ class Referee:
     def liken(self, chapter, question, reply, rtol, body) -> dict:
         """Which mistakes give this wrong answer, wholly or in every part they get wrong.
 
-        {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers]}: `size` are
+        {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers], "both": [pairs]}: `size` are
         mistakes of precision with errors of this size, `against` are mistakes that would have shown
-        in this answer and did not.
+        in this answer and did not; `both` are two that give all its wrong parts between them.
         """
         mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
-        likeness: dict[str, list[int]] = {"whole": [], "part": [], "size": [], "against": []}
+        likeness: dict[str, list] = {"whole": [], "part": [], "size": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
         right = self.right[_place(chapter, question)]
         for number, (theirs, wrong, by_size) in self._mistakes(chapter, question).items():
@@ -107,7 +112,10 @@ class Referee:
             else:
                 kind = "against"
             likeness[kind].append(number)
-        return likeness
+        known = self._mistakes(chapter, question)
+        both = (pair for pair in itertools.combinations(likeness["part"], 2)
+                if known[pair[0]][1].keys() | known[pair[1]][1].keys() >= mine_wrong.keys())
+        return {**likeness, "both": list(itertools.islice(both, MOST_PAIRS))}
 
     def _mistakes(self, chapter, question) -> dict:
         return self.wrong.setdefault(_place(chapter, question), {})
@@ -152,9 +160,21 @@ def _place(chapter: str, question: dict) -> tuple:
 
 
 def _same_exception(mine: dict, theirs: dict) -> bool:
-    """A deliberate ValueError is told by the arguments it names, all others by their words."""
+    """A deliberate ValueError is told by the arguments it names, all others by what raised them, and where.
+
+    Of Python's arithmetic the words differ from one version to the next: it is told by the operation alone. Words that
+    hold numbers speak of this very input, so that how they came about may differ.
+    """
     if mine.get("raised") != theirs.get("raised"):
         return False
+    place, other = mine.get("place"), theirs.get("place")       # (part, operation)
+    if place and other:
+        arithmetic = mine["raised"] in ARITHMETIC or place[1].startswith("math.")
+        if arithmetic and place[1]:
+            return place == other
     if mine["raised"] == "ValueError" and mine["named"]:
         return mine["named"] == theirs["named"]
-    return mine["message"] == theirs["message"]
+    words = [re.sub(r"0x[0-9a-f]{6,}", "0x", said["message"]) for said in (mine, theirs)]
+    if words[0] != words[1] or not place or not other:
+        return words[0] == words[1]
+    return place == other or place[0] == other[0] and any(map(str.isdigit, words[0]))

@@ -124,6 +124,7 @@ class LoadedChapter:
         self.tests: dict[str, types.ModuleType] = {}
         self.forbidden: set[str] = set()
         self.parameters: set[str] = set()
+        self.source = ""
         if device == "cpu":     # where there is a GPU too, its kernels shall run here; read as Triton is imported
             os.environ["TRITON_INTERPRET"] = "1"
         for test in tests:
@@ -135,7 +136,8 @@ class LoadedChapter:
     def scan(self) -> dict:
         """Before any of the student's code runs: what the text of the submission names."""
         try:
-            nodes = list(ast.walk(ast.parse(self.file.read_text("utf-8"))))
+            self.source = self.file.read_text("utf-8")
+            nodes = list(ast.walk(ast.parse(self.source)))
             self.parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
             found = forbidden.uses(nodes, self.forbidden)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -217,7 +219,7 @@ class LoadedChapter:
 
     def _raised(self, error: BaseException) -> dict:
         """An exception as an answer: its type, words and the student's own lines."""
-        frames, trace = [], error.__traceback__
+        frames, trace, operation = [], error.__traceback__, ""
         while trace is not None:
             code = trace.tb_frame.f_code
             stem = Path(code.co_filename).stem
@@ -225,6 +227,8 @@ class LoadedChapter:
                     or Path(code.co_filename).parent == Path(self.fallback):
                 frames.append({"file": code.co_filename, "line": trace.tb_lineno,
                                "function": code.co_qualname})
+                if code.co_filename == str(self.file):
+                    operation = explain.operation(trace, self.source)
             trace = trace.tb_next
         if type(error) is NotImplementedError and not error.args and frames:
             stem = Path(frames[-1]["file"]).stem
@@ -235,7 +239,7 @@ class LoadedChapter:
         if isinstance(error, TypeError) and not frames:
             message, called = explain.signature(error, message)
         return {"raised": type(error).__name__, "message": message, "frames": frames[-MAX_FRAMES:],
-                "called": called,
+                "called": called, "operation": operation,
                 # A GPU's error stays with its process: every later call would raise it too.
                 "spent": self.device == "cuda" and ("CUDA" in message or isinstance(error, torch.AcceleratorError)),
                 "named": sorted(self.parameters & set(re.findall(r"\w+", message)))}
