@@ -16,6 +16,8 @@ from grader.sandbox.launcher import CAN_FORK, WORKER, Launcher, Slot
 from grader.sandbox.setting import Setting
 from grader.sandbox.submission import Submission
 
+FEW = 3                     # facts come before what other checks have shown
+
 
 class Grader:
     """Asks checks of submissions. One zygote and one answer key serve it until `close`."""
@@ -129,6 +131,7 @@ class Grader:
         verdict = Verdict(check, word, facts, reply.lines, reply.whole, output=reply.output, seconds=reply.seconds)
         if name and word in (Word.WRONG, Word.ERROR) and not reply.whole:
             verdict.mistake = self.mistakes.name(candidate, check, reply, others)
+            verdict.facts[FEW:FEW] = filter(None, [self.mistakes.dtypes(candidate, check, others)])
         return verdict
 
 

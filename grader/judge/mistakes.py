@@ -119,6 +119,13 @@ class Mistakes:
             return "\n".join(suspects[number].edit.words for number in both[0])
         return suspects[fits[0]].edit.words if len(fits) == 1 else ""
 
+    def dtypes(self, candidate: Submission, check: Check, others: Iterable[Check]) -> str:
+        """In which dtypes a wrong check is right, if in any."""
+        same = [other for other in others if (other.file, other.function) == (check.file, check.function)]
+        right, wrong = ([other.dtype for other in same if self._is_right(candidate, other) is answer]
+                        for answer in (True, False))
+        return f"right in {' and '.join(right)}, wrong in {' and '.join(wrong)}" if right and wrong else ""
+
     def wrong(self, check: Check) -> list[int]:
         """The numbers of the mistakes that answer this check wrongly; CourseError where one gives no answer in time."""
         near, suspects = self._near(check), self.suspects(Chapter(check.chapter))

@@ -4,6 +4,7 @@ It is a process of its own, which loads the reference and the checks and never a
 answers reach it as bytes, which it decodes without believing them.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 import torch
 
 from grader.course import checks
-from grader.judge import compare
+from grader.judge import compare, resemblance
 from grader.judge.record import Record
 from grader.sandbox import wire
 from grader.sandbox.worker import LoadedChapter
@@ -20,6 +21,7 @@ from grader.sandbox.worker import main as serve_requests
 
 ARITHMETIC = ("ZeroDivisionError", "OverflowError", "FloatingPointError")
 MOST_PAIRS = 20             # of mistakes that a likeness lists
+SEEN_AFTER = 2              # facts comes what an answer has in common with the right one
 
 
 def main(limit: bool = False) -> None:
@@ -76,11 +78,17 @@ class Referee:
         """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
         if self._bit_for_bit(chapter, question, reply, body):
             return {"facts": []}
-        found = self._wrong_parts(chapter, question, (reply, wire.decode(reply["answer"], body)), rtol)
-        facts = []
-        for path, said in found.items():
-            facts += [f"{path}: {said[0]}" if path else said[0], *said[1:]]
-        return {"facts": facts}
+        answer = wire.decode(reply["answer"], body)
+        found = self._wrong_parts(chapter, question, (reply, answer), rtol)
+        undue = [path for path, said in found.items() if said[0] == compare.UNDUE]
+        facts = [f"{_listed(undue)}{compare.UNDUE}"] if undue else []
+        for path, said in ((path, said[path in undue:]) for path, said in found.items()):
+            facts += [f"{path}: {line}" if path and not i else line for i, line in enumerate(said)]
+        seen, wrong = "", {path: said for path, said in found.items() if said != [compare.UNDUE]}
+        with contextlib.suppress(Exception):        # it is a help, and decides nothing
+            seen = resemblance.seen(answer, self.right[_place(chapter, question)][1], wrong,
+                                    self.references[chapter].device, rtol)
+        return {"facts": [*facts[:SEEN_AFTER], *filter(None, [seen]), *facts[SEEN_AFTER:]]}
 
     def learn(self, chapter, question, mistake, by_size, reply, rtol, body) -> dict:
         """Keep what a mistake answers, if it is wrong, and say so. by_size: what tells it is the size of its error."""
@@ -99,10 +107,24 @@ class Referee:
         in this answer and did not; `both` are two that give all its wrong parts between them.
         """
         mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        likeness = self._liken(chapter, question, mine, rtol)
+        if not likeness["whole"] and self._drop_undue(chapter, question, mine):
+            likeness = self._liken(chapter, question, mine, rtol)
+        return likeness
+
+    def _drop_undue(self, chapter, question, mine: tuple) -> bool:
+        """Take it that no gradient is required where none is due, which is said anyway; whether one was."""
+        right, found = compare.leaves(self.right[_place(chapter, question)][1]), False
+        for path, leaf in compare.leaves(mine[1]).items() if mine[1] else ():
+            if leaf.requires_grad and path in right and not right[path].requires_grad:
+                leaf.requires_grad, found = False, True
+        return found
+
+    def _liken(self, chapter, question, mine: tuple, rtol) -> dict[str, list]:
         likeness: dict[str, list] = {"whole": [], "part": [], "size": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
-        right = self.right[_place(chapter, question)]
-        for number, (theirs, wrong, by_size) in self._mistakes(chapter, question).items():
+        right, known = self.right[_place(chapter, question)], self._mistakes(chapter, question)
+        for number, (theirs, wrong, by_size) in known.items():
             if self._agree(chapter, mine, theirs, wrong, rtol):
                 kind = "whole" if wrong.keys() >= mine_wrong.keys() else "part"
             elif by_size and wrong.keys() == mine_wrong.keys() and all(
@@ -112,7 +134,6 @@ class Referee:
             else:
                 kind = "against"
             likeness[kind].append(number)
-        known = self._mistakes(chapter, question)
         both = (pair for pair in itertools.combinations(likeness["part"], 2)
                 if known[pair[0]][1].keys() | known[pair[1]][1].keys() >= mine_wrong.keys())
         return {**likeness, "both": list(itertools.islice(both, MOST_PAIRS))}
@@ -153,6 +174,12 @@ class Referee:
             if compare.differences(one, other, self.references[chapter].device, rtol):
                 return False
         return True
+
+
+def _listed(paths: list[str]) -> str:
+    """These parts before what is said of all of them."""
+    more = f" and {len(paths) - 3} more" * (len(paths) > 3)
+    return f"{', '.join(paths[:3])}{more}: " if any(paths) else ""
 
 
 def _place(chapter: str, question: dict) -> tuple:
