@@ -2,9 +2,11 @@
 
 import ast
 import bisect
+import difflib
 import itertools
 import tomllib
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from grader.course.chapters import Chapter, CourseError
@@ -52,6 +54,26 @@ def edits(chapter: Chapter, kind: str) -> list[Edit]:
         found.append(Edit(edited, entry["says" if kind == "mistake" else "why"], changed,
                           entry.get("by_size", False), own, parts.used_by(own) - changed))
     return found
+
+
+def joined(chapter: Chapter, one: Edit, other: Edit) -> str:
+    """The solution with both edits, or "" where they change the same lines, or lie in different parts."""
+    source = chapter.solution.read_text("utf-8")
+    changes = sorted(_changes(source, one.source) + _changes(source, other.source))
+    if not one.own & other.own or any(end > start for (_, end, _), (start, _, _) in itertools.pairwise(changes)):
+        return ""
+    lines = source.splitlines(keepends=True)
+    for start, end, instead in reversed(changes):
+        lines[start:end] = instead
+    return "".join(lines)
+
+
+@lru_cache(128)
+def _changes(source: str, edited: str) -> list[tuple[int, int, list[str]]]:
+    """Which lines an edit changes: from, to, and the lines instead."""
+    before, after = (text.splitlines(keepends=True) for text in (source, edited))
+    return [(start, end, after[first:last]) for kind, start, end, first, last
+            in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes() if kind != "equal"]
 
 
 class _Parts:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from grader.course import chapters
@@ -14,6 +15,7 @@ from grader.course.chapters import Chapter, CourseError
 from grader.course.checks import Check
 from grader.judge.answer_key import AnswerKey, Refused
 from grader.judge.edits import Edit, edits
+from grader.judge.pairs import Pairs
 from grader.judge.record import Record
 from grader.sandbox.launcher import Launcher, Slot
 from grader.sandbox.reply import Reply
@@ -63,6 +65,7 @@ class Mistakes:
         self._suspects: dict[Chapter, list[Suspect]] = {}
         self._judged: tuple[Submission | None, dict[Check, bool]] = None, {}    # the last submission's right answers
         self._scratch = tempfile.TemporaryDirectory(prefix="grader-")
+        self._pairs = Pairs(key, setting, Path(self._scratch.name))
 
     def close(self) -> None:
         for chapter in list(self._suspects):
@@ -76,7 +79,7 @@ class Mistakes:
 
     def load(self, chapter: Chapter) -> None:
         """Have all of a chapter's mistakes imported."""
-        self._each(self.suspects(chapter), lambda suspect: suspect.submission.load())
+        self._each([suspect.submission for suspect in self.suspects(chapter)], lambda submission: submission.load())
 
     def suspects(self, chapter: Chapter) -> list[Suspect]:
         """The chapter's known mistakes, dealt out to a worker per core; on a GPU to a single one."""
@@ -115,9 +118,25 @@ class Mistakes:
         fits = [number for number in likeness["whole"] or likeness["size"] if stands(number)]
         if len(fits) > 1:
             fits = self._tell_apart(candidate, more, fits)
-        if not fits and len(both := [pair for pair in likeness["both"] if all(map(stands, pair))]) == 1:
-            return "\n".join(suspects[number].edit.words for number in both[0])
+        if not fits:
+            found = [self._edits(candidate.chapter, pair) for pair in likeness["both"] if all(map(stands, pair))] \
+                or self._made_together(candidate, check, reply, likeness["pairs"], stands)
+            return "\n".join(edit.words for edit in found[0]) if len(found) == 1 else ""
         return suspects[fits[0]].edit.words if len(fits) == 1 else ""
+
+    def _edits(self, chapter: Chapter, numbers: Iterable[int]) -> tuple[Edit, ...]:
+        return tuple(self.suspects(chapter)[number].edit for number in numbers)
+
+    def _made_together(self, candidate: Submission, check: Check, reply: Reply, pairs: list, stands) -> list[tuple]:
+        """Of these pairs of mistakes those that give this answer; none where there is no reference to make them in."""
+        suspects = self.suspects(candidate.chapter)
+        slots = list(dict.fromkeys(suspect.submission.slot for suspect in suspects))
+        if reply.word != "answer" or None in slots:
+            return []
+        known = cache(stands)
+        likely = (self._edits(candidate.chapter, (one, other)) for one, other in pairs
+                  if suspects[one].edit.own & suspects[other].edit.own and known(one) and known(other))
+        return self._pairs.alike(candidate, check, reply, likely, slots, self._each)
 
     def dtypes(self, candidate: Submission, check: Check, others: Iterable[Check]) -> str:
         """In which dtypes a wrong check is right, if in any."""
@@ -196,20 +215,20 @@ class Mistakes:
         """Have the key know what these mistakes answer."""
         suspects = self.suspects(Chapter(check.chapter))
         new = [number for number in numbers if not self._key.knows(check, number)]
-        replies = self._each([suspects[number] for number in new], lambda suspect: suspect.submission.ask(check))
+        replies = self._each([suspects[number].submission for number in new], lambda submission: submission.ask(check))
         for number, reply in zip(new, replies):
             self._key.learn(check, number, reply, suspects[number].edit.by_size)
 
-    def _each(self, suspects: list[Suspect], do) -> list:
-        """What `do` gives for each suspect: those of one worker are asked in turn, the workers at once."""
+    def _each(self, submissions: list[Submission | Recorded], do) -> list:
+        """What `do` gives for each submission: those of one worker are asked in turn, the workers at once."""
         groups: dict[Slot | None, list[int]] = {}
-        for number, suspect in enumerate(suspects):
-            groups.setdefault(suspect.submission.slot, []).append(number)
-        given = [None] * len(suspects)
+        for number, submission in enumerate(submissions):
+            groups.setdefault(submission.slot, []).append(number)
+        given = [None] * len(submissions)
 
         def work(numbers: list[int]) -> None:
             for number in numbers:
-                given[number] = do(suspects[number])
+                given[number] = do(submissions[number])
         with ThreadPoolExecutor(MAX_WORKERS) as pool:
             list(pool.map(work, groups.values()))
         return given

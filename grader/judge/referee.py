@@ -38,7 +38,7 @@ class Referee:
         self.wrong: dict[tuple, dict[int, tuple]] = {}     # of mistakes, with their wrong parts
 
     def serve(self, do: str, arguments: dict, body: bytes) -> tuple[dict, bytes]:
-        if do in ("judge", "learn", "liken"):       # these carry an answer, which may be anything
+        if do in ("judge", "learn", "liken", "alike"):       # these carry an answer, which may be anything
             try:
                 return getattr(self, do)(**arguments, body=body), b""
             except Exception as error:
@@ -104,7 +104,8 @@ class Referee:
 
         {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers], "both": [pairs]}: `size` are
         mistakes of precision with errors of this size, `against` are mistakes that would have shown
-        in this answer and did not; `both` are two that give all its wrong parts between them.
+        in this answer and did not; `both` are two that give all its wrong parts between them. "pairs" are
+        any two, first those that together get the same parts wrong.
         """
         mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
         likeness = self._liken(chapter, question, mine, rtol)
@@ -136,7 +137,19 @@ class Referee:
             likeness[kind].append(number)
         both = (pair for pair in itertools.combinations(likeness["part"], 2)
                 if known[pair[0]][1].keys() | known[pair[1]][1].keys() >= mine_wrong.keys())
-        return {**likeness, "both": list(itertools.islice(both, MOST_PAIRS))}
+        pairs = sorted(itertools.combinations(known, 2), key=lambda pair: len(
+            (known[pair[0]][1].keys() | known[pair[1]][1].keys()) ^ mine_wrong.keys()))
+        return {**likeness, "both": list(itertools.islice(both, MOST_PAIRS)), "pairs": pairs[:MOST_PAIRS**2]}
+
+    def alike(self, chapter, question, reply, other, split, rtol, body) -> dict:
+        """Are two wrong answers the same? {"alike": bool}. split: where the other's bytes begin."""
+        mine, theirs = ((header, wire.decode(header["answer"], part)) for header, part in (
+            (reply, body[:split]), (other, body[split:])))
+        for answer in (mine, theirs):
+            self._drop_undue(chapter, question, answer)
+        wrong = [self._wrong_parts(chapter, question, answer, rtol) for answer in (mine, theirs)]
+        return {"alike": wrong[0].keys() == wrong[1].keys() and bool(wrong[0])
+                and self._agree(chapter, mine, theirs, wrong[0], rtol)}
 
     def _mistakes(self, chapter, question) -> dict:
         return self.wrong.setdefault(_place(chapter, question), {})
