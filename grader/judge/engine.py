@@ -93,6 +93,7 @@ class Grader:
                 if candidate.file.exists():
                     with self.key.preparing(asked):     # both sides at once, each on a core of its own
                         self._ask(candidate, asked, progress)
+                    candidate.ask_late_ones_again()
                 for check in asked:
                     verdict = self.verdict(candidate, check, others, name)
                     name = name_all or (name and verdict.word.fine)

@@ -8,6 +8,7 @@ from grader.course.chapters import HIDDEN, Chapter
 from grader.course.checks import Check
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
+EARLY = 0.9                 # of them, then its stack is printed
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from grader.course.draw import Draw, seed_of
 from grader.course.loader import PACKAGE
 from grader.sandbox import explain, forbidden, jail, wire
 from grader.sandbox.frames import channel, read_frame, write_frame
+from grader.sandbox.setting import EARLY
 
 MAX_FRAMES = 20             # lines of a traceback
-EARLY = 0.9                 # of the time that a check may take, then its stack is printed
 
 # What a file may set for the whole process, and a run on a GPU depends on, as it was at first.
 FLAGS = [(holder, name, getattr(holder, name)) for holder, names in (

@@ -46,8 +46,9 @@ def faults(chapter: Chapter) -> list[Fault]:
     for i, j in itertools.combinations(range(len(entries)), 2):
         if {i, j} <= free and not alone[i].parts & alone[j].parts:
             free -= {i, j}
-            pairs.append(_fault(solution, f"{alone[i].habit} + {alone[j].habit}", [entries[i]["code"], entries[j]["code"]],
-                                [*entries[i]["told"], *entries[j]["told"]]))
+            both = entries[i], entries[j]
+            pairs.append(_fault(solution, " + ".join(entry["habit"] for entry in both),
+                                [entry["code"] for entry in both], sum((entry["told"] for entry in both), [])))
     return alone + pairs
 
 
