@@ -225,28 +225,30 @@ def _shifts(a, b, same: _Same) -> Iterator[str]:
 
 
 def _regions(a, b, same: _Same) -> Iterator[str]:
-    """Right in one region, wrong in the rest of it."""
+    """Right in one region, wrong in the rest of it. A region in which one number stands everywhere tells nothing."""
     wrong = compare.wrong(a, b, same.rtol)
     found = []
     for axis in range(b.dim()):
         n = b.shape[axis]
         bad = wrong.movedim(axis, 0).reshape(n, -1).any(-1)
         count = int(bad.sum())
-        if not 0 < count < n or wrong.sum() < 2:
+        right = b.index_select(axis, torch.nonzero(~bad).flatten())
+        if not 0 < count < n or wrong.sum() < 2 or (right == right.flatten()[0]).all():
             continue
         dense = float(wrong.sum()) / (count * wrong.numel() / n)
         if bad[n - count:].all():
-            right = "only the first is right" if count == n - 1 else \
-                "only the last is wrong" if count == 1 else f"the first {n - count} are right, the others are wrong"
-            found.append((dense, f"along axis {axis} {right}"))
+            found.append((dense, f"along axis {axis} " + (
+                "only the first is right" if count == n - 1 else "only the last is wrong" if count == 1 else
+                f"the first {n - count} are right, the others are wrong")))
         elif bad[:count].all():
-            right = "only the last is right" if count == n - 1 else \
-                "only the first is wrong" if count == 1 else f"the first {count} are wrong, the others are right"
-            found.append((dense, f"along axis {axis} {right}"))
+            found.append((dense, f"along axis {axis} " + (
+                "only the last is right" if count == n - 1 else "only the first is wrong" if count == 1 else
+                f"the first {count} are wrong, the others are right")))
     if b.dim() > 1 and min(b.shape[-2:]) > 1:
         whole = torch.ones(b.shape[-2:], dtype=torch.bool)
         for half, words in ((whole.triu(1), "above"), (whole.tril(-1), "below")):
-            if wrong.any() and not (wrong & ~half).any():
+            right = b[(~half).expand_as(b)]
+            if wrong.any() and not (wrong & ~half).any() and not (right == right[0]).all():
                 found.append((float(wrong.sum()) / float(half.expand_as(wrong).sum()),
                               f"only numbers {words} the diagonal of the last two axes are wrong"))
     dense, words = max(found, default=(0.0, ""))
