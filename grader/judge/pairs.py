@@ -3,7 +3,6 @@
 They are asked only where no single one fits, few of them and for a short time: each pair is a module to be loaded.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
@@ -18,7 +17,7 @@ from grader.sandbox.setting import Setting
 from grader.sandbox.submission import Submission
 
 MOST = 24                   # pairs that are asked for one answer
-SECONDS = 1.0               # that this may take for one answer,
+SECONDS = 1.0               # in which their workers could run, for one answer,
 BUDGET = 3.0                # and for all answers of one submission
 
 
@@ -32,17 +31,21 @@ class Pairs:
     def alike(self, candidate: Submission, check: Check, reply: Reply, pairs: Iterable[tuple[Edit, Edit]],
               slots: list[Slot], each: Callable) -> list[tuple[Edit, Edit]]:
         """The pairs that give this answer. slots: workers that have loaded the chapter; each: asks several at once."""
-        chapter, start = candidate.chapter, time.monotonic()
+        chapter, found = candidate.chapter, []
+
+        def clock() -> float:
+            return sum(slot.spent for slot in slots) / len(slots)
         spent = self._spent[1] if self._spent[0] is candidate else 0.0
-        end, found = start + min(SECONDS, BUDGET - spent), []
-        made = ((pair, source) for pair in pairs if (source := joined(chapter, *pair)))
-        made = islice(made, MOST)
-        while time.monotonic() < end and (batch := list(islice(made, len(slots)))):
+        left = min(SECONDS, BUDGET - spent)
+        made = islice(((pair, source) for pair in pairs if (source := joined(chapter, *pair))), MOST)
+        while left > 0 and (batch := list(islice(made, len(slots)))):
+            start = clock()
             asked = [self._submission(chapter, source, slot, number)
                      for number, ((_, source), slot) in enumerate(zip(batch, slots))]
             answers = each(asked, lambda pair: pair.ask(check))
             found += [pair for (pair, _), answer in zip(batch, answers) if self._key.alike(check, reply, answer)]
-        self._spent = candidate, spent + time.monotonic() - start
+            left, spent = left - (clock() - start), spent + clock() - start
+        self._spent = candidate, spent
         return found
 
     def _submission(self, chapter: Chapter, source: str, slot: Slot, number: int) -> Submission:

@@ -162,7 +162,7 @@ class LoadedChapter:
         if another := sys.modules.get(PACKAGE):
             loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith(PACKAGE + ".")}
             if all(another.folders.get(stem) == self.folders.get(stem) for stem in loaded - {self.chapter}):
-                loaded &= {self.chapter}
+                loaded = {stem for stem in loaded if stem >= self.chapter}      # later ones hold this one's old classes
             if loaded or self.chapter in another.folders:
                 shapes.settle()
             for stem in loaded:
