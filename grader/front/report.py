@@ -32,7 +32,7 @@ def failure(verdict: Verdict, setting: Setting, folder: Path | None = None) -> s
     if verdict.whole:
         parts.append(("", "No check was asked.", 1))
     elif verdict.mistake:
-        parts.append(("likely", verdict.mistake, 5))
+        parts += [("and" if i else "likely", words, 5) for i, words in enumerate(verdict.mistake.split("\n"))]
     elif check.hint and verdict.word != Word.FORBIDDEN:     # it speaks of another thing
         parts.append(("hint", " ".join(check.hint.split()), 5))
     if verdict.output.strip():

@@ -180,7 +180,8 @@ def _record(grader: Grader, chapter: Chapter, draft: Path) -> None:
         for number in grader.mistakes.wrong(check):
             reply = suspects[number].submission.ask(check)
             answers.append(({**asked, "mistake": number}, _placeless(reply.header), reply.body))
-    said = [{"words": suspect.edit.words, "parts": sorted(suspect.edit.parts), "by_size": suspect.edit.by_size}
+    said = [{"words": suspect.edit.words, "by_size": suspect.edit.by_size,
+             **{kind: sorted(getattr(suspect.edit, kind)) for kind in ("parts", "own", "leans")}}
             for suspect in suspects]
     head = {"seed": grader.setting.seed, "device": grader.setting.device, "mistakes": said}
     record.write(draft / chapter.record.relative_to(ROOT), head, answers)

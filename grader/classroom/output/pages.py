@@ -224,8 +224,8 @@ def _mistakes(students: dict[str, list[Cell]]) -> list[dict]:
     for name, own in students.items():
         for cell in own:
             for result in cell.verdicts:
-                if result.mistake:
-                    made[cell.chapter, result.mistake][name] = None
+                for mistake in result.mistake.splitlines():
+                    made[cell.chapter, mistake][name] = None
     return [{"chapter": chapter, "mistake": words, "students": list(names)}
             for (chapter, words), names in sorted(made.items(), key=lambda item: (-len(item[1]), item[0]))]
 
