@@ -230,7 +230,7 @@ class LoadedChapter:
 
     def _raised(self, error: BaseException) -> dict:
         """An exception as an answer: its type, words and the student's own lines."""
-        frames, trace, operation = [], error.__traceback__, ""
+        frames, trace, own = [], error.__traceback__, None
         while trace is not None:
             code = trace.tb_frame.f_code
             stem = Path(code.co_filename).stem
@@ -238,8 +238,7 @@ class LoadedChapter:
                     or Path(code.co_filename).parent == Path(self.fallback):
                 frames.append({"file": code.co_filename, "line": trace.tb_lineno,
                                "function": code.co_qualname})
-                if code.co_filename == str(self.file):
-                    operation = explain.operation(trace, self.source)
+                own = trace if code.co_filename == str(self.file) else own
             trace = trace.tb_next
         if type(error) is NotImplementedError and not error.args and frames:
             stem = Path(frames[-1]["file"]).stem
@@ -250,7 +249,7 @@ class LoadedChapter:
         if isinstance(error, TypeError) and not frames:
             message, called = explain.signature(error, message)
         return {"raised": type(error).__name__, "message": message, "frames": frames[-MAX_FRAMES:],
-                "called": called, "operation": operation,
+                "called": called, "operation": explain.operation(own, self.source) if own else "",
                 # A GPU's error stays with its process: every later call would raise it too.
                 "spent": self.device == "cuda" and ("CUDA" in message or isinstance(error, torch.AcceleratorError)),
                 "named": sorted(self.parameters & set(re.findall(r"\w+", message)))}
