@@ -48,6 +48,14 @@ def test_repeat_kv(impl, draw):
             "once": impl.repeat_kv(draw(1, 3, 4, 3), 1)}
 
 
+def test_repeat_kv_batch_axes(impl, draw):
+    """repeat_kv takes any number of batch axes, none among them.
+
+    `b, h, s, d = x.shape` and x[:, :, None] work only with one batch axis. Count from the end: heads are axis −3.
+    """
+    return {f"{batch or 'no'} batch": impl.repeat_kv(draw(*batch, 2, 3, 2), 2) for batch in ((), (3,), (2, 1, 3))}
+
+
 def test_repeat_kv_bad_groups(impl, draw):
     """groups below 1 raises a ValueError that names groups.
 
@@ -75,15 +83,14 @@ def test_grouped_attention(impl, draw, dtype):
             for n, value_dim in ((6, 4), (2, 4), (1, 4), (3, 7), (6, 1))}
 
 
-def test_batch_axes(impl, draw):
-    """repeat_kv and grouped_attention take any number of batch axes, none among them.
+def test_grouped_attention_batch_axes(impl, draw):
+    """grouped_attention takes any number of batch axes, none among them.
 
-    Code that names or counts all four axes works only with one batch axis: `b, h, s, d = x.shape`, transpose(1, 2), a
+    Code that names or counts all four axes works only with one batch axis: `b, h, s, d = q.shape`, transpose(1, 2), a
     pattern without "...". Count from the end: heads are axis −3, seq −2 and features −1.
     """
-    return {f"{batch or 'no'} batch": [impl.repeat_kv(draw(*batch, 2, 3, 2), 2),
-                                       impl.grouped_attention(draw(*batch, 4, 3, 2), draw(*batch, 2, 5, 2),
-                                                              draw(*batch, 2, 5, 2))]
+    return {f"{batch or 'no'} batch": impl.grouped_attention(draw(*batch, 4, 3, 2), draw(*batch, 2, 5, 2),
+                                                             draw(*batch, 2, 5, 2))
             for batch in ((), (3,), (2, 1, 3))}
 
 
