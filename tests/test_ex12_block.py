@@ -385,7 +385,8 @@ def test_bad_dropout(impl, draw):
     """
     parts, said = [nn.Identity() for _ in range(4)], {}
     for p in [1.0, -0.1, *(3 * draw.uniform(5) - 1).tolist()]:
-        for make in (lambda: impl.PreNormBlock(*parts, dropout=p), lambda: impl.PostNormBlock(4, 2, 3, dropout=p),
-                     lambda: impl.CrossBlock(4, 2, 3, dropout=p)):
-            said[f"{make.__code__.co_names[1]}, {p:.3f}"] = accepts(make) if 0 <= p < 1 else raises(ValueError, make)
+        for name, make in {"PreNormBlock": lambda: impl.PreNormBlock(*parts, dropout=p),
+                           "PostNormBlock": lambda: impl.PostNormBlock(4, 2, 3, dropout=p),
+                           "CrossBlock": lambda: impl.CrossBlock(4, 2, 3, dropout=p)}.items():
+            said[f"{name}, {p:.3f}"] = accepts(make) if 0 <= p < 1 else raises(ValueError, make)
     return said

@@ -82,7 +82,8 @@ def test_nothing_to_see(impl, draw):
 def test_blocks_keep_the_dtype(impl, draw, dtype):
     """A block cast to half precision answers in it."""
     x, context = draw(2, 5, 8).to(dtype), draw(2, 3, 8).to(dtype)
-    said = [draw.fill(impl.PostNormBlock(8, 2, 12)).to(dtype)(x), draw.fill(impl.CrossBlock(8, 2, 12)).to(dtype)(x, context)]
+    said = [draw.fill(impl.PostNormBlock(8, 2, 12)).to(dtype)(x),
+            draw.fill(impl.CrossBlock(8, 2, 12)).to(dtype)(x, context)]
     return [[str(out.dtype), bool(out.isfinite().all())] for out in said]
 
 
