@@ -229,14 +229,8 @@ def test_left_padding(impl, draw):
     real, positions = _real(draw, 7, 3, seq=7)
     ids, said = draw.ints(11, 2, 7), {}
     for name, kind in (("Llama", LLAMA), ("GPT-2", GPT2)):
-        model = _model(impl, draw, kind)
-        logits = model(ids, mask=real[:, None, None], positions=positions)
+        logits = _model(impl, draw, kind)(ids, mask=real[:, None, None], positions=positions)
         said[name] = logits[real]
-        caches, parts = impl.make_caches(model.config, 2, 7, draw.float, draw.device), []
-        with torch.no_grad():
-            for start, end in ((0, 5), (5, 6), (6, 7)):
-                parts.append(model(ids[:, start:end], real[:, None, None, :end], positions[:, start:end], caches))
-        said[f"{name}, in pieces"] = torch.cat(parts, 1)[real]
     return said
 
 
@@ -348,6 +342,20 @@ def test_cached_decoding(impl, draw):
         with torch.no_grad():
             said[name] = [model(part, caches=caches) for part in ids.split((4, 1, 1, 3, 1), dim=1)]
     return said
+
+
+def test_left_padding_in_pieces(impl, draw):
+    """With caches, mask and positions go to every block too, also for a single token.
+
+    The mask then covers all tokens so far, the positions only the new ones: hand both on as they are.
+    """
+    real, positions = _real(draw, 7, 3, seq=7)
+    ids, model, said = draw.ints(11, 2, 7), _model(impl, draw, GPT2), []
+    caches = impl.make_caches(model.config, 2, 7, draw.float, draw.device)
+    with torch.no_grad():
+        for start, end in ((0, 5), (5, 6), (6, 7)):
+            said.append(model(ids[:, start:end], real[:, None, None, :end], positions[:, start:end], caches))
+    return torch.cat(said, 1)[real]
 
 
 def test_caches_of_a_second_text(impl, draw):
