@@ -124,7 +124,6 @@ class LoadedChapter:
         self.tests: dict[str, types.ModuleType] = {}
         self.forbidden: set[str] = set()
         self.parameters: set[str] = set()
-        self.source = ""
         if device == "cpu":     # where there is a GPU too, its kernels shall run here; read as Triton is imported
             os.environ["TRITON_INTERPRET"] = "1"
         for test in tests:
@@ -136,8 +135,7 @@ class LoadedChapter:
     def scan(self) -> dict:
         """Before any of the student's code runs: what the text of the submission names."""
         try:
-            self.source = self.file.read_text("utf-8")
-            nodes = list(ast.walk(ast.parse(self.source)))
+            nodes = list(ast.walk(ast.parse(self.file.read_text("utf-8"))))
             self.parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
             found = forbidden.uses(nodes, self.forbidden)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -228,7 +226,7 @@ class LoadedChapter:
                 frames.append({"file": code.co_filename, "line": trace.tb_lineno,
                                "function": code.co_qualname})
                 if code.co_filename == str(self.file):
-                    operation = explain.operation(trace, self.source)
+                    operation = explain.operation(trace)
             trace = trace.tb_next
         if type(error) is NotImplementedError and not error.args and frames:
             stem = Path(frames[-1]["file"]).stem
