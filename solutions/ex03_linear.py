@@ -21,6 +21,8 @@ class Linear(nn.Module):
     with torch's own generator. bias: (out_features,), zeros, or None.
 
     Raises ValueError, naming the size, where a size is below 1.
+
+    To be written here: torch's Linear, Bilinear and Conv1d are not used.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False):
@@ -64,6 +66,8 @@ def linear_backward(
 
     grad_x = grad_out W, grad_weight = Σ grad_outᵀ x, grad_bias = Σ grad_out; the sums run over
     every position of the batch. Returns (grad_x, grad_weight, grad_bias).
+
+    To be written here: torch's Linear, Bilinear and Conv1d are not used.
     """
     # BEGIN SOLUTION
     grad_x = grad_out @ weight

@@ -4,7 +4,7 @@ import sys
 
 from grader import devices, points, raises
 
-FORBIDDEN = set()
+FORBIDDEN = {}
 
 END = "<|end|>"
 

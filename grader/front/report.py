@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
+from grader.course import chapters
 from grader.course.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter, shown
 from grader.judge.verdict import Verdict, Word
 from grader.sandbox.reply import CodeLine
@@ -43,7 +44,7 @@ def _explained(verdict: Verdict, setting: Setting, folder: Path | None, facts: i
         parts.append(("", "No check was asked.", 1))
     elif verdict.mistake:
         parts += [("and" if i else "likely", words, 5) for i, words in enumerate(verdict.mistake.split("\n"))]
-    elif check.hint:
+    elif check.hint and verdict.word != Word.FORBIDDEN:     # it speaks of another thing
         parts.append(("hint", " ".join(check.hint.split()), 5))
     if verdict.output.strip():
         parts.append(("printed", _tail(verdict.output), 3))
@@ -80,7 +81,7 @@ def _labelled(label: str, text: str, most: int) -> list[str]:
             lines += textwrap.wrap(piece, WIDTH - 10, break_on_hyphens=False) or [""]
     if len(lines) > most:
         lines = lines[:most - 1] + [lines[most - 1][:WIDTH - 12] + " …"]
-    return [f"  {label if i == 0 else '':<8}{line}" for i, line in enumerate(lines)]
+    return [f"  {f'{label} ' if i == 0 else '':<8}{line}" for i, line in enumerate(lines)]
 
 
 def _printable(text: str) -> str:
@@ -127,10 +128,18 @@ def words(verdicts: list[Verdict]) -> str:
     count = Counter(verdict.word for verdict in verdicts)
     if count.keys() == {Word.PASSED}:
         return "all passed"
+    if given(verdicts):
+        return "given"
     if verdicts and verdicts[0].whole:
         return {"forbidden": "the file uses what is to be written", "missing": "not handed in"}.get(
             verdicts[0].word, "the file cannot be loaded")
     return ", ".join(f"{count[word]} {word.label}" for word in Word if word in count and word != Word.PASSED)
+
+
+def given(verdicts: list[Verdict]) -> bool:
+    """Whether a students' edition gives this chapter's solution, and nothing was written in its place."""
+    return chapters.STUBS.is_dir() and bool(verdicts) and all(
+        verdict.word == Word.TODO and Chapter(verdict.check.chapter).solution.exists() for verdict in verdicts)
 
 
 def row(chapter: Chapter, verdicts: list[Verdict]) -> str:
@@ -158,8 +167,8 @@ def next_step(results: dict[Chapter, list[Verdict]], folder: Path | None = None)
             return (f"Next: mend {shown(folder / chapter.stem)}.py, then check again "
                     f"(python -m grader check {chapter.number}).")
     todo = [chapter for chapter, verdicts in results.items() if any(verdict.word == "todo" for verdict in verdicts)]
-    if todo:        # in an edition, what is given comes last
-        chapter = min(todo, key=lambda chapter: chapter.solution.exists())
+    if todo:
+        chapter = min(todo, key=lambda chapter: given(results[chapter]))
         return f"Next: read notebooks/{chapter.notebook.name} and write {shown(folder / chapter.stem)}.py."
     for chapter, verdicts in results.items():
         if waiting := [verdict for verdict in verdicts if verdict.word == "waiting"]:
@@ -173,7 +182,7 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
 
     every: all failures in short, below the first.
     """
-    verdicts = [verdict for chapter in results.values() for verdict in chapter]
+    verdicts = [verdict for chapter in results.values() if not given(chapter) for verdict in chapter]
     failed = sorted(failures(verdicts), key=lambda verdict: verdict.word == "missing")     # rows say that already
     said = f"{sum(v.word == 'passed' for v in verdicts)} of {len(verdicts)} checks passed, " \
            f"{total(v.points for v in verdicts)} of {total(v.check.points for v in verdicts)} points."

@@ -5,7 +5,6 @@ import inspect
 import itertools
 import re
 import types
-from pathlib import Path
 
 from grader.course.loader import PACKAGE
 
@@ -49,13 +48,13 @@ def message(error: BaseException, chapter: str) -> str:
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " …"
 
 
-def operation(trace: types.TracebackType) -> str:
-    """What the code was doing there: "Div", "torch.stack", ".view", or "" where that cannot be told."""
+def operation(trace: types.TracebackType, source: str) -> str:
+    """What the code was doing there: "/", "torch.stack", ".view", "[]", or "" where that cannot be told."""
     spots = trace.tb_frame.f_code.co_positions()
     first, last, start, end = next(itertools.islice(spots, trace.tb_lasti // 2, None), (None,) * 4)
     try:
-        nodes = list(ast.walk(ast.parse(Path(trace.tb_frame.f_code.co_filename).read_text("utf-8"))))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ""
     for node in nodes:
         if isinstance(node, (ast.expr, ast.stmt)) and (

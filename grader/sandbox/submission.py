@@ -49,6 +49,7 @@ class Submission:
         self._preload: Preload | None = None
         self._loaded_in: Child | None = None
         self._broken: Reply | None = None
+        self._borrowed: dict[str, list] = {}    # (line, name) of what is forbidden, by part; "": to the whole file
         self._last_words = ""
         self._replies: dict[Check, Reply] = {}
 
@@ -90,7 +91,11 @@ class Submission:
     def _ask(self, check: Check) -> Reply:
         try:
             self.load()
-            return self._broken or self._read(
+            if self._broken:
+                return self._broken
+            if uses := [use for part, found in self._borrowed.items() if part in check.names for use in found]:
+                return self._borrowing(uses)
+            return self._read(
                 *self._tell("ask", self._patience, **self._setting.question(check), patience=self._patience))
         except (TimedOut, Ended, FrameError) as error:
             return self._lost(error, self._patience)
@@ -110,16 +115,38 @@ class Submission:
         try:
             if self._loaded_in is self._worker():
                 return
-            found = self._tell("scan", seconds, **scan)
-            if not found[0].keys() - {"id"}:
-                found = self._tell("load", seconds, patience=seconds)
-            if found[0].keys() - {"id"}:
-                broken = self._read(*found)
-                self._broken = replace(broken, whole=broken.word not in ("todo", "waiting"))
+            for do, arguments in (("scan", scan), ("load", {"patience": seconds})):
+                header, body = self._tell(do, seconds, **arguments)
+                self._note(header.pop("forbidden", []))
+                if header.keys() - {"id"}:
+                    broken = self._read(header, body)
+                    self._broken = replace(broken, whole=broken.word not in ("todo", "waiting"))
+                if self._broken:
+                    break
             self._loaded_in = self.slot.worker
         except (TimedOut, Ended, FrameError) as error:
             self._broken = replace(self._lost(error, seconds), whole=True)
             self._broken.facts[0] += f", while {self.file.name} was imported"
+
+    def _note(self, uses) -> None:
+        """Keep what a file was seen to borrow, before any check is asked."""
+        if not (type(uses) is list and all(map(_is_use, uses))):
+            self._broken = replace(self._lost(FrameError("it has none of the known forms")), whole=True)
+            return
+        for line, name, part in uses:
+            found = self._borrowed.setdefault(part if part in stubs.parts(self.chapter) else "", [])
+            if [line, name] not in found and len(found) < MAX_USES:
+                found.append([line, name])
+        if "" in self._borrowed:
+            self._broken = replace(self._borrowing(self._borrowed[""]), whole=True)
+
+    def _borrowing(self, uses: list) -> Reply:
+        """What it means to have used [line, name], …"""
+        found = dict.fromkeys((line, name[:99]) for line, name, *_ in uses[:MAX_USES])
+        return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
+                                   if line > 0 else f"{name} is used, which is yours to write here"
+                                   for line, name in found], {},
+                     lines=(CodeLine(self.file, max(line for line, _ in found)),))
 
     def _prepare(self) -> dict:
         """What the worker is told of the files; behind walls they are copies on its stages."""
@@ -170,11 +197,7 @@ class Submission:
             case {"todo": str(stem)} if stem in self.folders:
                 return Reply("waiting", [f"this needs a part of {stem}.py that is not written yet"], {})
             case {"forbidden": list(uses)} if uses and all(map(_is_use, uses)):
-                found = dict.fromkeys((line, name[:99]) for line, name in uses[:MAX_USES])
-                return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
-                                           if line > 0 else f"{name} is used, which is yours to write here"
-                                           for line, name in found], {},
-                             lines=(CodeLine(self.file, max(line for line, _ in found)),))
+                return self._borrowing(uses)
         return self._lost(FrameError("it has none of the known forms"))
 
     def _lines(self, frames: list) -> tuple[CodeLine, ...]:
@@ -249,4 +272,4 @@ def _stack(output: str) -> tuple[str, list[dict]]:
 
 
 def _is_use(use) -> bool:
-    return type(use) is list and [type(part) for part in use] == [int, str] and abs(use[0]) < 10**6
+    return type(use) is list and [type(part) for part in use] == [int, str, str] and abs(use[0]) < 10**6

@@ -1,6 +1,7 @@
 """What comes out of a run for other programs: grades.csv, Gradescope's results.json, JUnit."""
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -24,9 +25,20 @@ def write(out: Path, book: Gradebook) -> None:
     """Write grades.csv, results/NAME.json and junit.xml."""
     write_whole(out / "grades.csv", grades(book))
     (out / "results").mkdir(exist_ok=True)
-    for student in book.students:
-        write_whole(out / "results" / f"{student}.json", json.dumps(gradescope(book, student), indent=1) + "\n")
+    for student, file in file_names(book.students).items():
+        write_whole(out / "results" / f"{file}.json", json.dumps(gradescope(book, student), indent=1) + "\n")
     write_whole(out / "junit.xml", junit(book))
+
+
+def file_names(students) -> dict[str, str]:
+    """What each student's files are called: as they are, with a mark where a file system might not keep it apart."""
+    names: dict[str, str] = {}
+    for student in students:
+        safe = re.sub(r"[^\w.@; -]", "_", student).encode()[:150].decode("utf-8", "ignore").strip(". ")
+        if safe != student or safe.casefold() in map(str.casefold, names):
+            safe += f"-{hashlib.sha256(student.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+        names[student] = safe
+    return names
 
 
 def grades(book: Gradebook) -> str:
@@ -74,13 +86,14 @@ def _tests(book: Gradebook, cell: Cell) -> list[dict]:
     if cell.missing:
         said = f"There is no {cell.chapter.stem}.py" + (f": {cell.note}" if cell.note else ".")
         return [_test(name, book.cell(cell), "failed", said)]
-    if cell.verdicts and cell.verdicts[0].whole:        # one failure, not one for each check
-        return [_test(name, book.cell(cell), "failed", explained(cell.verdicts[0]))]
+    if any(result.whole and not result.hidden for result in cell.verdicts):     # one failure, not one for each check
+        return [_test(name, book.cell(cell), "failed", explained(cell.whole))]
     tests = []
     for result in cell.verdicts:
         score, status = book.result(cell.chapter, result), "passed" if result.verdict == Word.PASSED else "failed"
         if result.hidden:
-            tests.append(_test(f"{name}: hidden: {result.rule}", score, status, result.verdict, "after_published"))
+            said = "passed" if status == "passed" else "not passed"
+            tests.append(_test(f"{name}: hidden: {result.rule}", score, status, said, "after_published"))
         else:
             tests.append(_test(f"{name}: {result.check}", score, status, explained(result)))
     return tests

@@ -296,9 +296,9 @@ def test_gradescope_shows_of_hidden_checks_the_rule_alone(graded):
     said = json.loads((out / "results" / "grace.json").read_text("utf-8"))
     hidden = [test for test in said["tests"] if "hidden" in test["name"]]
     asked = [result for result in _cell(out, "grace", LINEAR).verdicts if result.hidden]
-    assert len(hidden) == len(asked) > 0 and "wrong" in {test["output"] for test in hidden}
+    assert len(hidden) == len(asked) > 0 and "not passed" in {test["output"] for test in hidden}
     for test in hidden:
-        assert test["visibility"] == "after_published" and test["output"] in ("passed", "wrong")
+        assert test["visibility"] == "after_published" and test["output"] in ("passed", "not passed")
     assert sum(test["score"] for test in said["tests"]) == pytest.approx(said["score"], abs=0.01)
     assert sum(test["max_score"] for test in said["tests"]) == pytest.approx(
         float(_grades(out)[exports.MAXIMUM]["total"]), abs=0.01)
