@@ -13,7 +13,7 @@ from grader.sandbox.reply import Reply
 from grader.sandbox.setting import Setting, scan_request, test_files
 
 REFEREE = "grader.judge.referee"
-JUDGING = 60.0              # seconds that comparing one answer may take
+JUDGING = 20.0              # seconds that comparing one answer may take
 
 
 class Refused(Exception):

@@ -78,7 +78,10 @@ class Referee:
         """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
         if self._bit_for_bit(chapter, question, reply, body):
             return {"facts": []}
-        answer = wire.decode(reply["answer"], body)
+        try:
+            answer = self._decode(chapter, question, reply, body)
+        except wire.TooLarge as error:
+            return {"facts": [f"you gave {error}, many times what is expected"]}
         found = self._wrong_parts(chapter, question, (reply, answer), rtol)
         undue = [path for path, said in found.items() if said[0] == compare.UNDUE]
         facts = [f"{_listed(undue)}{compare.UNDUE}"] if undue else []
@@ -94,7 +97,7 @@ class Referee:
         """Keep what a mistake answers, if it is wrong, and say so. by_size: what tells it is the size of its error."""
         if self._bit_for_bit(chapter, question, reply, body):
             return {"wrong": False}
-        theirs = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        theirs = (reply, self._decode(chapter, question, reply, body))
         if wrong := self._wrong_parts(chapter, question, theirs, rtol):
             self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
         return {"wrong": bool(wrong)}
@@ -107,7 +110,7 @@ class Referee:
         in this answer and did not; `both` are two that give all its wrong parts between them. "pairs" are
         any two, first those that together get the same parts wrong.
         """
-        mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        mine = (reply, self._decode(chapter, question, reply, body))
         likeness = self._liken(chapter, question, mine, rtol)
         if not likeness["whole"] and self._drop_undue(chapter, question, mine):
             likeness = self._liken(chapter, question, mine, rtol)
@@ -144,7 +147,7 @@ class Referee:
 
     def alike(self, chapter, question, reply, other, split, rtol, body) -> dict:
         """Are two wrong answers the same? {"alike": bool}. split: where the other's bytes begin."""
-        mine, theirs = ((header, wire.decode(header["answer"], part)) for header, part in (
+        mine, theirs = ((header, self._decode(chapter, question, header, part)) for header, part in (
             (reply, body[:split]), (other, body[split:])))
         for answer in (mine, theirs):
             self._drop_undue(chapter, question, answer)
@@ -155,6 +158,13 @@ class Referee:
 
     def _mistakes(self, chapter, question) -> dict:
         return self.wrong.setdefault(_place(chapter, question), {})
+
+    def _decode(self, chapter, question, reply: dict, body: bytes):
+        """The answer in a reply, None where there is none; wire.TooLarge where it holds far more than the right one."""
+        if "answer" not in reply:
+            return None
+        right, content = self.shown[_place(chapter, question)]
+        return wire.decode(reply["answer"], body, wire.Size.beside(right["answer"], content))
 
     def _bit_for_bit(self, chapter, question, reply, body) -> bool:
         """Whether an answer is the reference's, which need not be decoded then."""
