@@ -13,20 +13,31 @@ from grader.sandbox.reply import CodeLine
 from grader.sandbox.setting import Setting
 
 WIDTH = 88
-LINES = 20                  # a failure fits in so many
+LINES = 20                  # a failure fits in so many,
+FACTS = 5                   # with so many of its facts at most
 CUT = 4_000                 # characters of a text that are looked at before it is wrapped
 BAR = 12                    # cells of the board's bar
 
 
 def failure(verdict: Verdict, setting: Setting, folder: Path | None = None) -> str:
     """One verdict explained: rule, difference, likely mistake, hint, and how to repeat it."""
+    for facts in range(FACTS, 0, -1):       # the first differences say most: what is likely must not fall off
+        lines = _explained(verdict, setting, folder, facts)
+        if len(lines) <= LINES:
+            break
+    else:                       # the middle of a long story goes; how to repeat it stays
+        lines = [*lines[:LINES - 2], "          …", lines[-1]]
+    return "\n".join(lines)
+
+
+def _explained(verdict: Verdict, setting: Setting, folder: Path | None, facts: int) -> list[str]:
     check, parts = verdict.check, []
     if verdict.whole:
         title = f"{check.chapter} · the whole file · {verdict.word}"
     else:
         title = f"{check.chapter} · {check.name} · {verdict.word}"
         parts.append(("rule", check.rule, 3))
-    parts += [("" if i else verdict.word, fact, 4) for i, fact in enumerate(verdict.facts[:5])]
+    parts += [("" if i else verdict.word, fact, 4) for i, fact in enumerate(verdict.facts[:facts])]
     parts += [("" if i else "line", _line(frame), 3)
               for i, frame in enumerate(_telling(verdict.lines, check.chapter))]
     if verdict.whole:
@@ -39,10 +50,7 @@ def failure(verdict: Verdict, setting: Setting, folder: Path | None = None) -> s
         parts.append(("printed", _tail(verdict.output), 3))
     if not verdict.whole:
         parts.append(("again", again(verdict, setting, folder), 1))
-    lines = [title, *(line for part in parts for line in _labelled(*part))]
-    if len(lines) > LINES:      # the middle of a long story goes; how to repeat it stays
-        lines = [*lines[:LINES - 2], "          …", lines[-1]]
-    return "\n".join(lines)
+    return [title, *(line for part in parts for line in _labelled(*part))]
 
 
 def in_short(verdicts: list[Verdict]) -> str:

@@ -3,12 +3,14 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import lru_cache
 
 DEFINED = re.compile(r"(?P<indent>[ \t]*)(?:class|(?:async[ \t]+)?def)[ \t]+(?P<name>\w+)")
 ON_PURPOSE = re.compile(r"\s*@(.*\.)?(overload|setter|getter|deleter|register)\b")      # of a name that is there
 MOST_LINES = 100_000
 
 
+@lru_cache(4)
 def several_times(source: bytes) -> dict[str, list[int]]:
     """The functions, classes and methods that are defined more than once, and in which lines."""
     found, around, depth, before = defaultdict(list), "", "", ""

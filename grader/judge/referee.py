@@ -138,7 +138,8 @@ class Referee:
             else:
                 kind = "against"
             likeness[kind].append(number)
-        both = (pair for pair in itertools.combinations(likeness["part"], 2)
+        parts = [number for number in likeness["part"] if _telling(right[1], known[number][1])]
+        both = (pair for pair in itertools.combinations(parts, 2)
                 if known[pair[0]][1].keys() | known[pair[1]][1].keys() >= mine_wrong.keys())
         pairs = sorted(itertools.combinations(known, 2), key=lambda pair: len(
             (known[pair[0]][1].keys() | known[pair[1]][1].keys()) ^ mine_wrong.keys()))
@@ -151,7 +152,8 @@ class Referee:
         for answer in (mine, theirs):
             self._drop_undue(chapter, question, answer)
         wrong = [self._wrong_parts(chapter, question, answer, rtol) for answer in (mine, theirs)]
-        return {"alike": wrong[0].keys() == wrong[1].keys() and bool(wrong[0])
+        right = self.right[_place(chapter, question)][1]
+        return {"alike": wrong[0].keys() == wrong[1].keys() and _telling(right, wrong[0])
                 and self._agree(chapter, mine, theirs, wrong[0], rtol)}
 
     def _mistakes(self, chapter, question) -> dict:
@@ -197,6 +199,12 @@ class Referee:
             if compare.differences(one, other, self.references[chapter].device, rtol):
                 return False
         return True
+
+
+def _telling(right, paths) -> bool:
+    """Whether these wrong parts of an answer can speak for two mistakes: a yes for a no has too many causes."""
+    known = compare.leaves(right)
+    return any(path not in known or known[path].kind != "bool" for path in paths)
 
 
 def _listed(paths: list[str]) -> str:

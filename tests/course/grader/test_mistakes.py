@@ -5,7 +5,7 @@ import pytest
 from grader.course import chapters
 from grader.judge import definitions
 from grader.judge.edits import edits, joined
-from grader.judge.referee import Referee, _same_exception
+from grader.judge.referee import Referee, _same_exception, _telling
 from grader.sandbox import wire
 from grader.sandbox.setting import Setting, scan_request
 from grader.sandbox.worker import LoadedChapter
@@ -110,6 +110,12 @@ def test_two_that_share_out_the_wrong_parts(tmp_path):
     assert not found["whole"] and found["part"] == [0, 1] and found["both"] == [(0, 1)]
     found = referee.liken(**wrong(at0=1, at1=5))
     assert not found["whole"] and not found["both"], "part of it stays unexplained"
+
+
+def test_yes_for_no_does_not_speak_for_two():
+    right = wire.decode(*wire.encode({"even": True, "near": True, "mean": 1.5}))
+    assert not _telling(right, ["even", "near"]) and not _telling(right, [])
+    assert _telling(right, ["even", "mean"]) and _telling(right, [""]) and _telling(right, ["inputs"])
 
 
 # -- defined twice -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from grader.course import chapters, hints, lesson
 from grader.course.chapters import ROOT
 from grader.front import report
 from grader.judge.engine import Grader
+from grader.judge.verdict import Verdict
 from tests.course.stubs import fresh
 
 
@@ -320,3 +321,12 @@ def test_a_class_that_is_pasted_twice(grader, tmp_path):
     pasted = source[start:source.index("\n\n\n", start)]
     said = one(grader, tmp_path, "ex20_fine_tuning", f"{source}\n\n{pasted}\n", "test_add_lora")
     assert "LoRALinear is defined twice, lines" in said and "the second one counts" in said
+
+
+def test_what_is_likely_is_read_whatever_else_there_is_to_say(grader):
+    check = grader.checks(chapters.Chapter("ex03_linear"))[0]
+    facts = [f"{number} {'word ' * 40}" for number in range(9)]
+    verdict = Verdict(check, "wrong", facts, mistake="A. " * 90 + "\nB. Z")
+    lines = report.failure(verdict, grader.setting).splitlines()
+    assert len(lines) <= report.LINES and "  and     B. Z" in lines
+    assert any(line.startswith("  wrong   0 word") for line in lines) and lines[-1].startswith("  again")
