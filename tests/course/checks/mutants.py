@@ -240,12 +240,12 @@ def hunt(chapter: Chapter, sample: int | None, seed: int, jobs: int, configurati
     equal = [mutant for mutant in survivors if not found[mutant].differs]
     new = [mutant for mutant in equal if key(mutant) not in listed]
     print(f"{chapter.stem}: {len(chosen)} of {len(everything)} mutants, {len(chosen) - len(survivors)} caught "
-          f"({sum(said.endswith('timeout') for said in fate.values())} by time), "
-          f"{len(equal) - len(new)} equivalent, {len(holes)} holes, {len(new)} to settle; {time.monotonic() - start:.0f} s")
+          f"({sum(said.endswith('timeout') for said in fate.values())} by time), {len(equal) - len(new)} equivalent, "
+          f"{len(holes)} holes, {len(new)} to settle; {time.monotonic() - start:.0f} s")
     for mutant in holes:
-        print(f"  {mutant.part}, line {mutant.line}: a hole{', though listed as equivalent' * (key(mutant) in listed)}"
-              f"\n    - {mutant.was}\n    + {mutant.becomes}\n    {found[mutant].differs}, in {found[mutant].scenario}:")
-        print(*(f"      {line}" for line in found[mutant].told), sep="\n")
+        one, but = found[mutant], ", though listed as equivalent" * (key(mutant) in listed)
+        print(f"  {mutant.part}, line {mutant.line}: a hole{but}\n    - {mutant.was}\n    + {mutant.becomes}\n"
+              f"    {one.differs}, in {one.scenario}:", *one.told, sep="\n      ")
     for mutant in new:
         print(f"  {mutant.part}, line {mutant.line}: the same in {found[mutant].tried} configurations"
               f"\n    - {mutant.was}\n    + {mutant.becomes}")

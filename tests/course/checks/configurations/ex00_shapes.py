@@ -1,3 +1,5 @@
+"""What the parts of chapter 00 may be given."""
+
 from hypothesis import strategies as st
 
 

@@ -1,3 +1,5 @@
+"""What the parts of chapter 01 may be given."""
+
 from hypothesis import strategies as st
 
 LETTERS = st.sampled_from("ab  c\n'é1!😀")

@@ -1,3 +1,5 @@
+"""What the parts of chapter 02 may be given."""
+
 import torch
 
 

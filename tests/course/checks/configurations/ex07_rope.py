@@ -1,3 +1,5 @@
+"""What the parts of chapter 07 may be given."""
+
 BASES = (10_000.0, 500_000.0, 100.0, 1.5, 1.0, 0.5)
 EVEN = (2, 4, 6, 8, 16, 64)
 FACTORS = (8.0, 1.0, 2.0, 1.5, 32.0, 4)

@@ -1,3 +1,5 @@
+"""What the parts of chapter 08 may be given."""
+
 def activations(impl, draw):
     x = draw.tensor("x", "*shape")
     draw.asked(impl.sigmoid, x)

@@ -1,3 +1,5 @@
+"""What the parts of chapter 09 may be given."""
+
 from hypothesis import strategies as st
 from reference.ex07_rope import RoPE
 

@@ -1,3 +1,5 @@
+"""What the parts of chapter 11 may be given."""
+
 import torch
 from hypothesis import strategies as st
 from reference.ex07_rope import RoPE

@@ -1,3 +1,5 @@
+"""What the parts of chapter 15 may be given."""
+
 import torch
 from hypothesis import strategies as st
 from reference import ex13_transformer

@@ -1,3 +1,5 @@
+"""What the parts of chapter 17 may be given."""
+
 import torch
 
 BLOCKS = (64, 1, 2, 3, 4, 5)

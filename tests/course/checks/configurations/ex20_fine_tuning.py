@@ -1,3 +1,5 @@
+"""What the parts of chapter 20 may be given."""
+
 import torch
 from hypothesis import strategies as st
 from reference import ex13_transformer
@@ -106,7 +108,8 @@ TEMPLATES = (
     "{% for m in messages %}{{ m['role'] }}: {{ m.content }}\n{% endfor %}",
     "  {% if tools is none %}\nno tools\n  {% endif %}\n{{ documents }} {{ messages | tojson }}",
     "{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}{{ m.role }}{% endfor %}{{ bos_token }}",
-    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}{{ add_generation_prompt }}",
+    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}",
+    "{{ add_generation_prompt }}",
     "{% generation %}{{ messages[0].content }}{% endgeneration %}{{ number }}",
 )
 
