@@ -32,7 +32,7 @@ PACKAGE = "reference"
 CONFIGURATIONS = 200
 CPU = 5  # seconds of computing for one call of an edited part: else it does not end
 SEARCH = 30  # seconds of computing for the configurations of a scenario, or for the smallest that fails
-LIMIT = 240  # seconds for one edit, after which its process is stopped
+LIMIT = 1200  # seconds by the clock for one edit, after which its process is stopped
 
 
 @dataclass
@@ -78,29 +78,25 @@ def load(chapter: Chapter, file: Path, name: str) -> types.ModuleType:
 
 def scenarios(chapter: Chapter, impl: types.ModuleType) -> dict[str, tuple[Callable, set[str]]]:
     """The scenarios of a chapter by their names, each with the parts that it uses."""
-    found, parts = (
-        {},
-        {
-            name
-            for name, part in vars(impl).items()
-            if getattr(part, "__module__", "") == impl.__name__ and callable(part)
-        },
-    )
+    parts, found = _parts(impl), {}
     file = Path(__file__).parent / "configurations" / f"{chapter.stem}.py"
     if file.is_file():
         spec = importlib.util.spec_from_file_location(f"configurations_{chapter.stem}", file)
         written = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(written)
-        found = {
-            name: (thing, _names(thing.__code__) & parts)
-            for name, thing in vars(written).items()
-            if inspect.isfunction(thing) and list(inspect.signature(thing).parameters) == ["impl", "draw"]
-        }
-    used = set().union(*(of for _, of in found.values())) if found else set()
-    for name in sorted(parts - used):
-        if name[0] != "_" and (scenario := by_signature(name, getattr(impl, name))):
-            found[name] = scenario, {name}
+        for name, thing in vars(written).items():
+            if inspect.isfunction(thing) and list(inspect.signature(thing).parameters) == ["impl", "draw"]:
+                found[name] = thing, _names(thing.__code__) & parts
+    for name in sorted(parts.difference(*(used for _, used in found.values()))):
+        if name[0] != "_":
+            found[name] = by_signature(name), {name}
     return found
+
+
+def _parts(impl: types.ModuleType) -> set[str]:
+    """The functions and classes that a chapter makes."""
+    return {name for name, part in vars(impl).items()
+            if getattr(part, "__module__", "") == impl.__name__ and callable(part)}
 
 
 def _names(code) -> set[str]:
@@ -108,12 +104,8 @@ def _names(code) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def by_signature(name: str, part) -> Callable | None:
-    """A scenario for a function or a module whose signature says what it may be given."""
-    from torch import nn
-
-    from tests.course.checks.drawn import Draw, NotDrawn
-
+def by_signature(name: str) -> Callable:
+    """A scenario for a function or a module whose signature says what it may be given; for others it finds nothing."""
     def scenario(impl, draw):
         part = getattr(impl, name)
         if inspect.isclass(part):
@@ -122,25 +114,6 @@ def by_signature(name: str, part) -> Callable | None:
         else:
             draw.asked(part, **draw.arguments(part))
 
-    if inspect.isclass(part) and not issubclass(part, nn.Module):
-        return None
-    import random
-
-    rng = random.Random(0)
-    for _ in range(20):
-        try:  # does the signature say it all?
-            scenario(
-                types.SimpleNamespace(**{name: part}),
-                Draw(
-                    lambda strategy: (
-                        rng.choice(strategy.elements) if hasattr(strategy, "elements") else rng.randint(0, 99)
-                    )
-                ),
-            )
-        except NotDrawn:
-            return None
-        except Exception:
-            continue
     return scenario
 
 
@@ -312,15 +285,14 @@ def _serve(number: str, configurations: int):
     for line in sys.stdin:
         source, part = json.loads(line)
         name = part.partition(".")[0]
-        chosen = [key for key, (_, of) in asked.items() if name in of]
-        if not chosen and name[:1] == "_":  # a helper: of any part
+        chosen = [key for key, (_, used) in asked.items() if name in used]
+        if not chosen and not name[:1].isalpha():       # a helper or a constant: of any part
             chosen = list(asked)
         for key in chosen:
             if key not in known:
                 known[key] = asked[key][0], examples(asked[key][0], reference, configurations)
-        found = Found(drawn=bool(chosen))
-        if chosen:
-            found = _in_a_fork(fork, chapter, reference, {key: known[key] for key in chosen}, source)
+        given = {key: known[key] for key in chosen if known[key][1]}
+        found = _in_a_fork(fork, chapter, reference, given, source) if given else Found(drawn=False)
         print(json.dumps(vars(found)), flush=True)
 
 
@@ -377,30 +349,17 @@ def main() -> None:
         return
     warnings.simplefilter("ignore")
     for name in sys.argv[1:]:
-        name, _, only = name.partition(":")
         chapter = chapters.find(name)
         reference = load(chapter, chapter.solution, chapter.stem)
-        asked = scenarios(chapter, reference)
-        other = load(chapter, chapter.solution, f"{chapter.stem}_again")
-        parts = {
-            name for name, part in vars(reference).items() if getattr(part, "__module__", "") == reference.__name__
-        }
-        print(
-            f"{chapter.stem}: without a scenario: "
-            f"{', '.join(sorted(parts.difference(*(of for _, of in asked.values())))) or 'none'}"
-        )
-        for key, (scenario, _) in asked.items():
-            if only and key != only:
-                continue
-            refused, start = {}, time.process_time()
+        again = load(chapter, chapter.solution, f"{chapter.stem}_again")
+        for key, (scenario, used) in scenarios(chapter, reference).items():
+            refused = {}
             known = examples(scenario, reference, refused=refused)
-            middle = time.process_time()
-            found = differs(scenario, reference, other, known)
-            print(f"  {key}: {len(known)} configurations, {middle - start:.1f} s, {time.process_time() - middle:.1f} s")
-            for words in [found.differs, *found.told]:
-                print("     ", words)
+            found = differs(scenario, reference, again, known)
+            print(f"{chapter.stem}, {key}: {len(known)} configurations of {', '.join(sorted(used))}", flush=True)
+            print(*(f"    {line}" for line in [found.differs, *found.told] if line), sep="\n", end="")
             for words, times in sorted(refused.items(), key=lambda item: -item[1])[:3]:
-                print(f"      refused {times}: {words}")
+                print(f"    refused {times}: {words}")
 
 
 if __name__ == "__main__":
