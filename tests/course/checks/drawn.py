@@ -66,15 +66,13 @@ class Draw:
         """A value out of a strategy, or one of a tuple's (the plainest first)."""
         value = copy.deepcopy(self._source(st.sampled_from(among) if isinstance(among, tuple) else among))
         if told:
-            self.told.append(
-                f"{label} = {str(value).removeprefix('torch.') if isinstance(value, torch.dtype) else repr(value)}"
-            )
+            self.told.append(f"{label} = {_name(value) if isinstance(value, torch.dtype) else repr(value)}")
         return value
 
-    def size(self, name: str, among: tuple[int, ...] = SIZES) -> int:
-        """The size of an axis: one value for one name."""
+    def size(self, name: str, among: tuple = SIZES, told: bool = True):
+        """The size of an axis, or the sizes of several: the same for the same name."""
         if name not in self.sizes:
-            self.sizes[name] = self(name, among)
+            self.sizes[name] = self(name, among, told)
         return self.sizes[name]
 
     def shape(self, axes: str) -> tuple[int, ...]:
@@ -83,27 +81,20 @@ class Draw:
         for axis in axes.replace("#", "").split():
             name = axis.strip("{}")
             if name.startswith("*"):
-                if name not in self.sizes:
-                    self.sizes[name] = self(name, BATCHES, told=False)
-                shape += self.sizes[name]
+                shape += self.size(name, BATCHES, told=False)
             elif name.isdecimal():
                 shape.append(int(name))
             elif name.isidentifier() and name != "_":
-                shape.append(
-                    self.size(name)
-                    if name in self.sizes
-                    else self.sizes.setdefault(name, self(name, SIZES, told=False))
-                )
+                shape.append(self.size(name, told=False))
             else:
                 raise NotDrawn(f"an axis {axis}")
         return tuple(shape)
 
     def dtype(self) -> torch.dtype:
         """The dtype of one tensor: all alike most of the time."""
-        if "dtype" not in self.sizes:
-            self.sizes["dtype"] = self("dtype", FLOATS, told=False)
-            self.sizes["mixed"] = self("mixed", (False, False, False, True), told=False)
-        return self("dtype", FLOATS, told=False) if self.sizes["mixed"] else self.sizes["dtype"]
+        common = self.size("dtype", FLOATS, told=False)
+        mixed = self.size("mixed", (False, False, False, True), told=False)
+        return self("dtype", FLOATS, told=False) if mixed else common
 
     def tensor(
         self,
@@ -162,25 +153,18 @@ class Draw:
         return None
 
     def _tell(self, label: str, x: Tensor, kind: str):
-        what = f"{str(x.dtype).removeprefix('torch.')} {tuple(x.shape)}"
+        what = f"{_name(x.dtype)} {tuple(x.shape)}"
         if 0 < x.numel() <= 12:
-            digits = (
-                [float(f"{v:.9g}") for v in x.detach().flatten().tolist()]
-                if x.is_floating_point()
-                else x.flatten().tolist()
-            )
-            what += f" {digits}"
+            what += f" {[float(f'{v:.9g}') if x.is_floating_point() else v for v in x.detach().flatten().tolist()]}"
         self.told.append(f"{label}: {what}{', ' * bool(kind)}{kind}")
 
     # -- arguments out of a signature
 
-    def arguments(self, function: Callable, **given) -> dict:
-        """Arguments for a function by its annotations; `given` are those that these do not say enough of."""
+    def arguments(self, function: Callable) -> dict:
+        """Arguments for a function by its annotations."""
         found = {}
         for name, parameter in inspect.signature(function).parameters.items():
-            if name in given:
-                found[name] = given[name]
-            elif name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
             elif parameter.default is parameter.empty or self(name, (False, True), told=False):
                 found[name] = self.annotated(name, parameter.annotation)
@@ -241,16 +225,14 @@ class Draw:
 
     def fill(self, module: nn.Module):
         """Numbers for the parameters, since new ones may be all zeros."""
-        kind, seed = (
-            self("weights", ("normal", "whole", "large"), told=False),
-            self("weights", st.integers(0, 99), told=False),
-        )
+        kind = self("weights", ("normal", "whole", "large"), told=False)
+        seed = self("weights", st.integers(0, 99), told=False)
         with torch.no_grad():
             for number, parameter in enumerate(module.parameters()):
                 parameter.copy_(numbers(tuple(parameter.shape), torch.float32, kind, seed + number))
         self.told.append(f"weights: {kind}")
 
-    def asked(self, call: Callable, *args, again: bool = True, **kwargs):
+    def asked(self, call: Callable, *args, **kwargs):
         """Call a part and see it all: results, gradients, arguments, a second call, one without gradients.
 
         Between the calls what came out is spoiled, as a caller may do.
@@ -272,8 +254,6 @@ class Draw:
         first = once("")
         self.see(f"the arguments after {where}", (args, kwargs, module))
         self._backward(where, first, leaves)
-        if not again:
-            return first
         with torch.no_grad():
             second = once(", again, without gradients")
         self.see(f"{where}, again: memory of the first result", second, tensors(first))
@@ -294,6 +274,10 @@ class Draw:
         self.see(f"the gradients of {where}", [leaf.grad for leaf in leaves])
         for leaf in leaves:
             leaf.grad = None
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def said(args: tuple, kwargs: dict) -> str:
