@@ -86,7 +86,7 @@ def scenarios(chapter: Chapter, impl: types.ModuleType) -> dict[str, tuple[Calla
         spec.loader.exec_module(written)
         for name, thing in vars(written).items():
             if inspect.isfunction(thing) and list(inspect.signature(thing).parameters) == ["impl", "draw"]:
-                found[name] = thing, _names(thing.__code__) & parts
+                found[name] = thing, _names(thing.__code__, vars(written)) & parts
     for name in sorted(parts.difference(*(used for _, used in found.values()))):
         if name[0] != "_":
             found[name] = by_signature(name), {name}
@@ -99,9 +99,13 @@ def _parts(impl: types.ModuleType) -> set[str]:
             if getattr(part, "__module__", "") == impl.__name__ and callable(part)}
 
 
-def _names(code) -> set[str]:
-    inner = [_names(const) for const in code.co_consts if inspect.iscode(const)]
-    return set(code.co_names).union(*inner)
+def _names(code, around: dict) -> set[str]:
+    """The names that a function uses, itself or through functions of its own file."""
+    names = set(code.co_names)
+    for inner in [*code.co_consts, *(getattr(around.get(name), "__code__", None) for name in code.co_names)]:
+        if inspect.iscode(inner) and inner is not code:
+            names |= _names(inner, around)
+    return names
 
 
 def by_signature(name: str) -> Callable:
