@@ -5,11 +5,11 @@ import torch
 from grader import dtypes, needs, points, raises
 from grader.course.doubles import Operations
 
-FORBIDDEN = {
-    "torch.nn.functional.scaled_dot_product_attention",
-    "torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention",
-    "torch.nn.attention.flex_attention.flex_attention", "torch.nn.attention.varlen.varlen_attn",
-}
+FORBIDDEN = dict.fromkeys(
+    ("flash_attention", "flash_attention_backward", "FlashAttention", "split_decode", "flash_tiles"), {
+        "torch.nn.functional.scaled_dot_product_attention",
+        "torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention",
+        "torch.nn.attention.flex_attention.flex_attention", "torch.nn.attention.varlen.varlen_attn"})
 
 
 def _qkv(draw, q_len, k_len, heads=2, kv_heads=2, batch=2, head_dim=4, value_dim=4, scale=1.0):

@@ -13,9 +13,11 @@ from safetensors.torch import load_file, save_file
 
 from grader import accepts, dtypes, points, raises, shape, shares_memory
 
-FORBIDDEN = {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.fake_quantize_per_tensor_affine",
-             "torch.fake_quantize_per_channel_affine", "torch.float8_e4m3fn", "torch.load",
-             "torch.serialization.load"}
+QUANTIZERS = {"torch.quantize_per_tensor", "torch.quantize_per_channel", "torch.fake_quantize_per_tensor_affine",
+              "torch.fake_quantize_per_channel_affine"}
+FORBIDDEN = {**dict.fromkeys(("quantize", "gptq", "q8_0", "q4_0", "Int8KVCache"), QUANTIZERS),
+             **dict.fromkeys(("e4m3_values", "to_fp8"), {"torch.float8_e4m3fn"}),
+             "load": {"torch.load", "torch.serialization.load"}}
 
 SIZES = {"vocab_size": 11, "d_model": 8, "layers": 2, "heads": 2, "d_ff": 12, "max_seq_len": 16}
 TIED = {"tie_embeddings": True, "qk_norm": True}

@@ -10,9 +10,12 @@ from safetensors.torch import load_file, save_file
 
 from grader import accepts, dtypes, points, raises, shape, tolerance
 
-FORBIDDEN = {"torch.load", "torch.serialization.load", "transformers.AutoTokenizer", "peft.get_peft_model",
-             "peft.PeftModel",
-             "transformers.PreTrainedTokenizerFast", "transformers.utils.chat_template_utils.render_jinja_template"}
+LIBRARY = {"peft.get_peft_model", "peft.PeftModel"}
+TEMPLATES = {"transformers.AutoTokenizer", "transformers.PreTrainedTokenizerFast",
+             "transformers.utils.chat_template_utils.render_jinja_template"}
+FORBIDDEN = {"add_lora": LIBRARY, "save_lora": LIBRARY,
+             "load_lora": LIBRARY | {"torch.load", "torch.serialization.load"},
+             "render_chat": TEMPLATES, "encode_chat": TEMPLATES}
 
 SIZES = {"vocab_size": 11, "d_model": 8, "layers": 2, "heads": 2, "kv_heads": 1, "d_ff": 12, "max_seq_len": 32}
 # What adapter_config.json must say so that PEFT reads it, and what else PEFT writes there.

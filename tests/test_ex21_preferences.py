@@ -7,11 +7,13 @@ import torch
 from grader import accepts, dtypes, points, raises
 from grader.course.doubles import Descent
 
-FORBIDDEN = {
-    "torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss", "torch.nn.functional.kl_div",
-    "torch.nn.KLDivLoss", "torch.multinomial", "torch.Tensor.multinomial", "torch.distributions.Categorical",
-    "torch.distributions.categorical.Categorical", "torch.nn.functional.margin_ranking_loss",
-}
+CHOICES = {"torch.distributions.Categorical", "torch.distributions.categorical.Categorical"}
+LOG_PROBS = CHOICES | {"torch.nn.functional.cross_entropy", "torch.nn.CrossEntropyLoss"}
+DIVERGENCES = {"torch.nn.functional.kl_div", "torch.nn.KLDivLoss"}
+RANKING = {"torch.nn.functional.margin_ranking_loss"}
+FORBIDDEN = {"token_log_probs": LOG_PROBS, "sequence_log_probs": LOG_PROBS, "reward_loss": RANKING, "dpo_loss": RANKING,
+             "kl_estimates": DIVERGENCES, "grpo_loss": DIVERGENCES,
+             "rollouts": CHOICES | {"torch.multinomial", "torch.Tensor.multinomial"}}
 
 PROMPTS, END = [[3, 1, 4], [2], [0, 5]], 9
 SIZES = {"vocab_size": 10, "d_model": 8, "layers": 1, "heads": 2, "d_ff": 12, "max_seq_len": 16}
