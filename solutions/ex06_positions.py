@@ -48,6 +48,8 @@ class LearnedPositions(nn.Module):
     Embedding. (Gehring et al., 2017, arXiv 1705.03122; GPT-2)
 
     Raises ValueError where a size is below 1.
+
+    To be written here: torch's Embedding is not used.
     """
 
     def __init__(self, max_seq_len: int, d_model: int):
@@ -103,6 +105,8 @@ class ClippedRelativeBias(nn.Module):
     where this has a number; the number: Raffel et al., 2020, arXiv 1910.10683.)
 
     Raises ValueError where heads or max_distance is below 1.
+
+    To be written here: torch's Embedding is not used.
     """
 
     def __init__(self, heads: int, max_distance: int):

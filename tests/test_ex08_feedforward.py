@@ -4,17 +4,21 @@ import torch
 
 from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance
 
-FORBIDDEN = {
+CURVES = {
     "torch.sigmoid", "torch.sigmoid_", "torch.Tensor.sigmoid", "torch.Tensor.sigmoid_",
     "torch.special.expit", "torch.nn.functional.sigmoid", "torch.nn.Sigmoid",
     "torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid",
     "torch.nn.functional.silu", "torch.nn.SiLU", "torch.nn.functional.gelu", "torch.nn.GELU",
     "torch.nn.functional.glu", "torch.nn.GLU",
+}
+DROPOUTS = {
     "torch.dropout", "torch.dropout_", "torch.native_dropout", "torch.feature_dropout",
     "torch.alpha_dropout", "torch.nn.functional.dropout", "torch.nn.functional.alpha_dropout",
     "torch.nn.functional.dropout1d", "torch.nn.Dropout", "torch.nn.Dropout1d",
     "torch.nn.AlphaDropout",
 }
+FORBIDDEN = {**dict.fromkeys(("sigmoid", "silu", "gelu", "SwiGLU"), CURVES),
+             "Dropout": DROPOUTS, "MLP": CURVES | DROPOUTS}
 
 
 def _ones(draw, *shape):
