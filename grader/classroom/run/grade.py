@@ -64,6 +64,7 @@ def run(options) -> int:
         if seed is None:
             raise ValueError("--shard needs --seed N, the same for all shards")
         settled["class"] = sorted(collect.sources_of(submissions)[0])
+    collect.sources_of(submissions)     # what is no class is refused before anything is written
     with locked(out):
         students, refused = collect.collect(submissions, out / "submissions", shard)
         this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules,
@@ -269,9 +270,9 @@ class Run:
                      f"{': ' if instead else ''}{'; '.join(instead)}")
         if gone := self.gone():
             self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
-        late = self.grading.days.keys() - {student.name for student in self.students}
-        if late:
-            self.say(f"late.days names nobody here: {', '.join(sorted(late))}")
+        for what, named in (("late.days", self.grading.days), ("overrides", self.grading.overrides)):
+            if nobody := named.keys() - {student.name for student in self.students}:
+                self.say(f"{what} names nobody here: {', '.join(sorted(nobody))}")
         self.say(f"Written to {chapters.shown(self.out)}: grades.csv, class.html, feedback/, results/, junit.xml, "
                  f"manifest.json{', canvas.csv' if self.template else ''}.")
         return 1 if lost or self.refused or any(student.refused for student in self.students) else 0
