@@ -19,6 +19,9 @@ class LayerNorm(nn.Module):
     taken over the features of one token. weight: (d_model,), ones. bias: (d_model,), zeros.
 
     Raises ValueError where d_model is below 1 or eps below 0.
+
+    To be written here: torch's LayerNorm, RMSNorm, GroupNorm, BatchNorm and InstanceNorm are not
+    used.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5):
@@ -44,6 +47,9 @@ class RMSNorm(nn.Module):
     weight: (d_model,), ones. Nothing is subtracted and there is no bias.
 
     Raises ValueError where d_model is below 1 or eps below 0.
+
+    To be written here: torch's LayerNorm, RMSNorm, GroupNorm, BatchNorm and InstanceNorm are not
+    used.
     """
 
     def __init__(self, d_model: int, eps: float = 1e-5):
@@ -74,5 +80,8 @@ def rms_norm_backward(
     grad_x = r (g − n mean(g n)), grad_weight = Σ grad_out n. The means run over the features of
     one token, the sum over every position of the batch. Computed in float32 at least (float64
     stays float64) and cast to the dtypes of x and weight. Returns (grad_x, grad_weight).
+
+    To be written here: torch's LayerNorm, RMSNorm, GroupNorm, BatchNorm and InstanceNorm are not
+    used.
     """
     raise NotImplementedError

@@ -24,7 +24,8 @@ def sinusoidal_encoding(
     row[2i] = sin(p · base^(−2i / d_model)), row[2i + 1] = cos(p · base^(−2i / d_model)): sine on
     even features, cosine on odd. (Vaswani et al., 2017, arXiv 1706.03762)
 
-    Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0.
+    Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0;
+    NaN is not.
     """
     raise NotImplementedError
 
@@ -36,6 +37,8 @@ class LearnedPositions(nn.Module):
     Embedding. (Gehring et al., 2017, arXiv 1705.03122; GPT-2)
 
     Raises ValueError where a size is below 1.
+
+    To be written here: torch's Embedding is not used.
     """
 
     def __init__(self, max_seq_len: int, d_model: int):
@@ -73,6 +76,8 @@ class ClippedRelativeBias(nn.Module):
     where this has a number; the number: Raffel et al., 2020, arXiv 1910.10683.)
 
     Raises ValueError where heads or max_distance is below 1.
+
+    To be written here: torch's Embedding is not used.
     """
 
     def __init__(self, heads: int, max_distance: int):

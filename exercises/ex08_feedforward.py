@@ -20,6 +20,8 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
     Computed in at least float32 and returned in the dtype of x. Values and gradients are right
     for every x: nothing overflows, small results stay small, and the slope at 0 is 1/4.
+
+    To be written here: torch's sigmoid, expit, silu, gelu and glu are not used.
     """
     raise NotImplementedError
 
@@ -27,8 +29,11 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """SiLU, also called Swish: x · σ(x), in the dtype of x.
 
-    Values and gradients are right for every x, as sigmoid's are. (x / (1 + e^−x) is the same on
-    paper; where e^−x overflows, its gradient is NaN.) Elfwing et al., 2017 (arXiv 1702.03118).
+    Computed in at least float32; values and gradients are right for every x, as sigmoid's are.
+    (x / (1 + e^−x) is the same on paper; where e^−x overflows, its gradient is NaN.) Elfwing et al.,
+    2017 (arXiv 1702.03118).
+
+    To be written here: torch's sigmoid, expit, silu, gelu and glu are not used.
     """
     raise NotImplementedError
 
@@ -41,6 +46,8 @@ def gelu(x: Float[Tensor, "*shape"], approximate: str = "none") -> Float[Tensor,
 
     Computed in at least float32 and returned in the dtype of x. Raises ValueError where
     approximate is neither. Hendrycks and Gimpel, 2016 (arXiv 1606.08415).
+
+    To be written here: torch's sigmoid, expit, silu, gelu and glu are not used.
     """
     raise NotImplementedError
 
@@ -59,6 +66,8 @@ class Dropout(nn.Module):
 
     Dividing by 1 − p keeps the mean, so nothing is left to do in eval mode: x passes as it is.
     Raises ValueError where p is not in [0, 1); NaN is not. Srivastava et al., 2014.
+
+    To be written here: torch's dropout is not used.
     """
 
     def __init__(self, p: float):
@@ -82,6 +91,8 @@ class MLP(nn.Module):
 
     Raises ValueError where a size is below 1, the activation is unknown or dropout is not
     in [0, 1). Vaswani et al., 2017 (arXiv 1706.03762), section 3.3.
+
+    To be written here: torch's sigmoid, expit, silu, gelu, glu and dropout are not used.
     """
 
     def __init__(
@@ -108,6 +119,8 @@ class SwiGLU(nn.Module):
     numbers as the MLP's two of width 4 · d_model. A d_ff that is given is used as it is.
 
     Raises ValueError where a size is below 1. Shazeer, 2020 (arXiv 2002.05202).
+
+    To be written here: torch's sigmoid, expit, silu, gelu and glu are not used.
     """
 
     def __init__(self, d_model: int, d_ff: int | None = None):

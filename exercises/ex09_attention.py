@@ -41,6 +41,8 @@ def attention_weights(
 
     Computed in at least float32, returned in the dtype of q. Raises ValueError (naming mask) where
     the mask does not fit.
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
     raise NotImplementedError
 
@@ -59,6 +61,8 @@ def scaled_dot_product_attention(
 
     Computed in at least float32, returned in the dtype of q. Raises ValueError where the mask does
     not fit (naming mask) or dropout is not in [0, 1).
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
     raise NotImplementedError
 
@@ -74,6 +78,8 @@ class MultiHeadAttention(nn.Module):
 
     Raises ValueError, naming the argument, where d_model is below 1, heads does not divide it,
     rope is for another head_dim, or dropout is not in [0, 1).
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
 
     def __init__(

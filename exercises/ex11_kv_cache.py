@@ -109,6 +109,8 @@ class CachedAttention(GroupedQueryAttention):
 
     The same arguments, parameters and numbers as its parent. Prompt first and then token by
     token, or in chunks of any size, it gives what one forward pass over everything gives.
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
 
     rope: RoPE | None       # the parent's: project has turned the keys that go into a cache

@@ -121,6 +121,8 @@ def make_block(config: ModelConfig, layer: int, rope: RoPE | None) -> PreNormBlo
     norm_position "post": a PostNormBlock. "pre": a PreNormBlock of two norms, a CachedAttention
     with this layer's window, and an MLP or a SwiGLU. The block has config.dropout on what its
     sublayers add; an MLP inside a PreNormBlock has none.
+
+    To be written here: torch's Transformer modules and MultiheadAttention are not used.
     """
     raise NotImplementedError
 
@@ -137,6 +139,8 @@ class Transformer(nn.Module):
     At the start, as in GPT-2 (Radford et al., 2019): every Linear's weight is normal with
     σ = 0.02, biases are 0, norms 1; in pre-norm blocks the weights that end a residual branch are
     divided by √(2 · layers).
+
+    To be written here: torch's Transformer modules and MultiheadAttention are not used.
     """
 
     def __init__(self, config: ModelConfig):
@@ -190,6 +194,8 @@ class EncoderDecoder(nn.Module):
     Raises ValueError naming norm_position where that is not "post", and else naming positions where
     they are not sinusoidal.
     Vaswani et al., 2017 (arXiv 1706.03762).
+
+    To be written here: torch's Transformer modules and MultiheadAttention are not used.
     """
 
     def __init__(self, config: ModelConfig):

@@ -84,6 +84,8 @@ def inverse_cdf(
     cumulative probability of all. In float64. A token of probability 0 is never chosen.
 
     Raises ValueError naming logits where a row leaves nothing to choose from: all −inf, a NaN, ∞.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
     """
     raise NotImplementedError
 
@@ -106,6 +108,8 @@ def sample(
 
     The numbers are torch.rand(batch shape, generator=rng, dtype=torch.float64), on rng's device;
     without an rng, torch's own generator on the CPU.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
     """
     raise NotImplementedError
 
@@ -115,6 +119,8 @@ class Sampling:
     """How the next token is chosen. A filter that is None is not used. temperature 0 is greedy.
 
     Raises ValueError naming the field where the function of that name refuses its value.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
     """
 
     temperature: float = 1.0
@@ -163,6 +169,8 @@ def left_pad(
 
     Returns (tokens, positions, real). positions: 0, 1, 2 … from each row's first token on, and 0
     on its padding. real: True on tokens, False on padding.
+
+    To be written here: torch's pad_sequence is not used.
     """
     raise NotImplementedError
 
@@ -208,6 +216,9 @@ def decode_steps(
 
     Raises ValueError naming ids where there is no prompt or an empty one, and max_new_tokens where
     it is below 0 or, with the longest prompt, above the model's max_seq_len; nothing is computed.
+
+    To be written here: torch's multinomial, Categorical, gumbel_softmax and pad_sequence are not
+    used.
     """
     raise NotImplementedError
 
@@ -225,6 +236,9 @@ def generate(
 
     sampling: the fields of Sampling, such as temperature=0.8, top_k=40. The rest, and what is
     raised, as in decode_steps.
+
+    To be written here: torch's multinomial, Categorical, gumbel_softmax and pad_sequence are not
+    used.
     """
     raise NotImplementedError
 

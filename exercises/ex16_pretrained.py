@@ -98,6 +98,8 @@ def config_from_hf(config_json: dict) -> ModelConfig:
     though the model cannot do without, a key that is null where the above does not speak of null,
     activation_function where it is unknown, any key of MUST_BE with another value, and what
     ModelConfig refuses.
+
+    To be written here: transformers' AutoConfig is not used.
     """
     raise NotImplementedError
 
@@ -156,6 +158,8 @@ def read_file(file: Path) -> dict[str, Tensor]:
 
     Raises ValueError naming the file where it is damaged: cut short, or its header broken. (A
     number that changed between header and end is not noticed: the format has no checksum.)
+
+    To be written here: torch.load and transformers' AutoModel are not used.
     """
     raise NotImplementedError
 
@@ -170,6 +174,8 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     pytorch_model.bin can run any code when it is opened, and is not), naming each shard that is
     missing or lies outside the folder, naming each tensor that is not in the shard the index says,
     or in a shard and not in the index, and naming a damaged file.
+
+    To be written here: torch.load and transformers' AutoModel are not used.
     """
     raise NotImplementedError
 
@@ -217,6 +223,8 @@ def build_model(
     is not in DTYPES, and tied ones that differ. Raises ValueError naming dtype where it is not in
     DTYPES, and where it is left out though the tensors are of several dtypes, which cannot be
     multiplied.
+
+    To be written here: transformers' AutoModel is not used.
     """
     raise NotImplementedError
 
@@ -237,6 +245,8 @@ def load_pretrained(
 
     Raises ValueError, naming the folder, where something is missing, damaged, unknown or does not
     fit, and naming it: the file, the key, or all that is wrong with the tensors at once.
+
+    To be written here: torch.load and transformers' AutoModel and AutoConfig are not used.
     """
     raise NotImplementedError
 
@@ -314,6 +324,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer | LibraryTokenizer:
     have none (missing or null).
 
     Raises ValueError naming the file where it is missing, damaged or cannot be read rightly.
+
+    To be written here: transformers' AutoTokenizer is not used.
     """
     raise NotImplementedError
 

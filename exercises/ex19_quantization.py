@@ -61,6 +61,9 @@ def quantize(
 
     Raises ValueError naming bits unless in 2 … 8, group unless it is at least 1 and divides the
     last axis, and w where a weight is not finite.
+
+    To be written here: torch's quantize_per_tensor, quantize_per_channel and their fake_quantize
+    twins are not used.
     """
     raise NotImplementedError
 
@@ -136,7 +139,7 @@ class QuantizedLinear(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch in_features"]
     ) -> Float[Tensor, "*batch out_features"]:
-        """x Ŵᵀ + b, in x's dtype: Ŵ is cast to it. Gradients reach x and the bias.
+        """x Ŵᵀ + b, in x's dtype: Ŵ and b are cast to it. Gradients reach x and the bias.
 
         Raises ValueError naming x where it does not end in in_features features.
         """
@@ -203,6 +206,9 @@ def gptq(
 
     Raises ValueError naming bits or group as quantize does, weight or inputs where one of their
     numbers is not finite, and inputs where they are all 0, or there are none.
+
+    To be written here: torch's quantize_per_tensor, quantize_per_channel and their fake_quantize
+    twins are not used.
     """
     raise NotImplementedError
 
@@ -243,6 +249,9 @@ def q8_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
 
     Raises ValueError naming x where the last axis is 0 or no multiple of 32, or a number is not
     finite.
+
+    To be written here: torch's quantize_per_tensor, quantize_per_channel and their fake_quantize
+    twins are not used.
     """
     raise NotImplementedError
 
@@ -257,6 +266,9 @@ def q4_0(x: Float[Tensor, "*rows features"]) -> UInt8[Tensor, "*rows bytes"]:
     code j in the low four bits and code j + 16 in the high four: not pack_int4's order.
 
     Raises ValueError as q8_0 does.
+
+    To be written here: torch's quantize_per_tensor, quantize_per_channel and their fake_quantize
+    twins are not used.
     """
     raise NotImplementedError
 
@@ -268,6 +280,8 @@ def e4m3_values() -> Float[Tensor, "256"]:
     (−1)^s · 2^(e − 7) · (1 + m / 8), and where e is 0, (−1)^s · 2^−6 · m / 8. The two codes in
     which all bits of e and m are 1 are NaN, and there is no infinity. (Micikevicius et al., 2022,
     arXiv 2209.05433.)
+
+    To be written here: torch.float8_e4m3fn is not used.
     """
     raise NotImplementedError
 
@@ -278,6 +292,8 @@ def to_fp8(x: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
 
     What is above 448, the largest, becomes 448; −0.0 keeps its sign (code 128), and so does what
     is rounded to it; NaN becomes 127. Scale x beforehand if its range asks for it.
+
+    To be written here: torch.float8_e4m3fn is not used.
     """
     raise NotImplementedError
 
@@ -314,6 +330,9 @@ class Int8KVCache(KVCache):
     update takes and gives back, torch's default where it is None.
 
     Raises ValueError naming a size that is below 1.
+
+    To be written here: torch's quantize_per_tensor, quantize_per_channel and their fake_quantize
+    twins are not used.
     """
 
     def __init__(self, batch: int, kv_heads: int, capacity: int, head_dim: int,
@@ -387,5 +406,7 @@ def load(path: str | Path, device: torch.device | str | None = None) -> Transfor
     that the model has no place for, that has the wrong shape (with both shapes, as in (12, 8)),
     that is not uint8 where codes and zeros are, or is none of DTYPES elsewhere; and where these
     last are of several dtypes.
+
+    To be written here: torch.load is not used.
     """
     raise NotImplementedError

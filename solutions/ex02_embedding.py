@@ -35,6 +35,8 @@ class Embedding(nn.Module):
 
     Raises ValueError, naming the size, where a size is below 1; and, naming ids, where an id is
     outside [0, num_embeddings).
+
+    To be written here: torch's Embedding and EmbeddingBag are not used.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ def embedding_backward(
     ids: int64 or int32, of any shape.
 
     Raises ValueError, naming ids, where an id is outside [0, num_embeddings).
+
+    To be written here: torch's Embedding and EmbeddingBag are not used.
     """
     # BEGIN SOLUTION
     check_ids(ids, num_embeddings)
@@ -88,6 +92,8 @@ class Unembedding(nn.Module):
 
     Raises ValueError, naming the size, where a size is below 1; and, naming x, where x does not
     have d_model features.
+
+    To be written here: torch's Linear is not used.
     """
 
     def __init__(self, d_model: int, vocab: int, bias: bool = False):

@@ -30,11 +30,16 @@ def softmax(
     gradient of zero.
 
     Raises ValueError where temperature is not above 0; NaN is not.
+
+    To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
+    are not used.
     """
     # BEGIN SOLUTION
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     wide = widen(x)
+    limits = torch.finfo(wide.dtype)
+    temperature = min(max(temperature, limits.tiny), limits.max)    # −inf / inf and 0 / 0 would be NaN
     weights = (_shifted(wide, dim)[0] / temperature).exp()
     total = weights.sum(dim, keepdim=True)
     total = total.clamp(min=1)                  # the top adds e⁰ = 1: below is only the empty sum
@@ -47,6 +52,9 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
 
     Computed in at least float32 and cast back. Where every score is −inf: −inf, and a gradient
     of zero.
+
+    To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
+    are not used.
     """
     # BEGIN SOLUTION
     wide = widen(x)
@@ -59,8 +67,12 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
 def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
     """The logarithm of softmax(x), without going through it: xᵢ − log Σⱼ e^xⱼ along dim.
 
-    Computed in at least float32 and cast back, finite for every finite score. Where every score
-    is −inf, so is every answer.
+    Computed in at least float32 and cast back, finite for every finite score, and from x − max x, so
+    that large scores which lie close keep their differences. Where every score is −inf, so is every
+    answer.
+
+    To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
+    are not used.
     """
     # BEGIN SOLUTION
     wide = widen(x)
@@ -82,6 +94,9 @@ def cross_entropy(
     the dtype of logits.
 
     Raises ValueError where a kept target is not in 0 … vocab − 1, or no target is kept.
+
+    To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
+    are not used.
     """
     # BEGIN SOLUTION
     vocab = logits.shape[-1]
@@ -99,7 +114,11 @@ def cross_entropy(
 
 
 def perplexity(loss: Float[Tensor, "*batch"] | float) -> Float[Tensor, "*batch"] | float:
-    """e^loss: among how many equally likely tokens a model of this loss (in nats) hesitates."""
+    """e^loss: among how many equally likely tokens a model of this loss (in nats) hesitates.
+
+    To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
+    are not used.
+    """
     # BEGIN SOLUTION
     return loss.exp() if isinstance(loss, Tensor) else math.exp(loss)
     # END SOLUTION
@@ -112,6 +131,9 @@ def softmax_backward(
 
     grad_xᵢ = yᵢ (grad_outᵢ − Σⱼ yⱼ grad_outⱼ): what pulls up less than the average pull goes down.
     Computed in at least float32 and cast back to the dtype of y.
+
+    To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
+    are not used.
     """
     # BEGIN SOLUTION
     wide = widen(y)

@@ -47,6 +47,8 @@ def attention_weights(
 
     Computed in at least float32, returned in the dtype of q. Raises ValueError (naming mask) where
     the mask does not fit.
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
     # BEGIN SOLUTION
     wide = widen(q)
@@ -72,6 +74,8 @@ def scaled_dot_product_attention(
 
     Computed in at least float32, returned in the dtype of q. Raises ValueError where the mask does
     not fit (naming mask) or dropout is not in [0, 1).
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
     # BEGIN SOLUTION
     weights = attention_weights(widen(q), k, mask)
@@ -91,6 +95,8 @@ class MultiHeadAttention(nn.Module):
 
     Raises ValueError, naming the argument, where d_model is below 1, heads does not divide it,
     rope is for another head_dim, or dropout is not in [0, 1).
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
 
     def __init__(

@@ -48,6 +48,8 @@ def grouped_attention(
 
     Raises ValueError naming kv_heads where it does not divide heads, and naming mask where that
     does not fit. Ainslie et al., 2023 (arXiv 2305.13245).
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
     # BEGIN SOLUTION
     heads, kv_heads = q.shape[-3], k.shape[-3]
@@ -97,6 +99,8 @@ class GroupedQueryAttention(nn.Module):
     Raises ValueError, naming the argument, where a size is below 1, kv_heads does not divide
     heads, heads does not divide d_model though head_dim is left out, rope is for another head_dim,
     or there is a window without causal (naming window).
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
     """
 
     def __init__(

@@ -27,6 +27,8 @@ class PreNormBlock(nn.Module):
 
     Raises ValueError where dropout is not in [0, 1), as Dropout does. Radford et al., 2019 (GPT-2);
     Xiong et al., 2020 (arXiv 2002.04745).
+
+    To be written here: torch's Transformer modules and MultiheadAttention are not used.
     """
 
     def __init__(
@@ -77,6 +79,8 @@ class PostNormBlock(nn.Module):
 
     Raises ValueError where a size is bad, the activation unknown or dropout not in [0, 1), as
     the parts do. Vaswani et al., 2017 (arXiv 1706.03762).
+
+    To be written here: torch's Transformer modules and MultiheadAttention are not used.
     """
 
     def __init__(
@@ -118,6 +122,8 @@ class CrossBlock(nn.Module):
 
     The parts, their dropout and the errors are those of PostNormBlock. Queries come from x, keys
     and values from the context, such as what an encoder made of the sentence to be translated.
+
+    To be written here: torch's Transformer modules and MultiheadAttention are not used.
     """
 
     def __init__(

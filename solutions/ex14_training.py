@@ -56,6 +56,8 @@ def learning_rate(
 
     Raises ValueError, naming the argument, where step or warmup is below 0, total is below warmup,
     or floor is not in 0 … peak. Loshchilov and Hutter, 2016 (arXiv 1608.03983).
+
+    To be written here: torch's CosineAnnealingLR, LinearLR, LambdaLR and SequentialLR are not used.
     """
     # BEGIN SOLUTION
     if step < 0:
@@ -85,6 +87,9 @@ def clip_grad_norm(parameters: Iterable[Tensor], max_norm: float) -> Float[Tenso
 
     Raises ValueError naming max_norm where it is not above 0. Pascanu et al., 2012 (arXiv
     1211.5063).
+
+    To be written here: torch's clip_grad_norm, clip_grads_with_norm and get_total_norm are not
+    used.
     """
     # BEGIN SOLUTION
     if not max_norm > 0:
@@ -113,6 +118,8 @@ class AdamW(torch.optim.Optimizer):
     Raises ValueError, naming the argument, where lr, eps or weight_decay is below 0, or one of
     betas is not in [0, 1).
     Loshchilov and Hutter, 2017 (arXiv 1711.05101).
+
+    To be written here: torch's Adam, AdamW and their relatives are not used.
     """
 
     def __init__(
@@ -204,6 +211,9 @@ def train_step(
 
     Raises ValueError, naming the argument, where max_norm is not above 0, or batches are empty or
     hold no kept target; nothing is changed then.
+
+    To be written here: torch's clip_grad_norm, clip_grads_with_norm and get_total_norm are not
+    used.
     """
     # BEGIN SOLUTION
     if not max_norm > 0:

@@ -116,6 +116,8 @@ def inverse_cdf(
     cumulative probability of all. In float64. A token of probability 0 is never chosen.
 
     Raises ValueError naming logits where a row leaves nothing to choose from: all −inf, a NaN, ∞.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
     """
     # BEGIN SOLUTION
     cumulative = softmax(logits.double()).cumsum(-1)
@@ -144,6 +146,8 @@ def sample(
 
     The numbers are torch.rand(batch shape, generator=rng, dtype=torch.float64), on rng's device;
     without an rng, torch's own generator on the CPU.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
     """
     # BEGIN SOLUTION
     return inverse_cdf(logits, _uniform(*logits.shape[:-1], rng=rng, device=logits.device))
@@ -155,6 +159,8 @@ class Sampling:
     """How the next token is chosen. A filter that is None is not used. temperature 0 is greedy.
 
     Raises ValueError naming the field where the function of that name refuses its value.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
     """
 
     temperature: float = 1.0
@@ -212,6 +218,8 @@ def left_pad(
 
     Returns (tokens, positions, real). positions: 0, 1, 2 … from each row's first token on, and 0
     on its padding. real: True on tokens, False on padding.
+
+    To be written here: torch's pad_sequence is not used.
     """
     # BEGIN SOLUTION
     longest = max(map(len, ids))
@@ -263,6 +271,9 @@ def decode_steps(
 
     Raises ValueError naming ids where there is no prompt or an empty one, and max_new_tokens where
     it is below 0 or, with the longest prompt, above the model's max_seq_len; nothing is computed.
+
+    To be written here: torch's multinomial, Categorical, gumbel_softmax and pad_sequence are not
+    used.
     """
     # BEGIN SOLUTION
     _prompts_must_fit(model.config, ids, max_new_tokens)
@@ -319,6 +330,9 @@ def generate(
 
     sampling: the fields of Sampling, such as temperature=0.8, top_k=40. The rest, and what is
     raised, as in decode_steps.
+
+    To be written here: torch's multinomial, Categorical, gumbel_softmax and pad_sequence are not
+    used.
     """
     # BEGIN SOLUTION
     new, how = [[] for _ in ids], Sampling(**sampling)

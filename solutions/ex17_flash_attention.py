@@ -93,6 +93,9 @@ def flash_attention(
 
     Raises ValueError naming kv_heads where it does not divide heads, and block_q or block_k below
     1.
+
+    To be written here: torch's scaled_dot_product_attention, MultiheadAttention, flex_attention and
+    varlen_attn are not used.
     """
     # BEGIN SOLUTION
     _tiles_must_fit(q, k, v, block_q, block_k)
@@ -163,6 +166,9 @@ def flash_attention_backward(
     of.
 
     Raises what flash_attention raises.
+
+    To be written here: torch's scaled_dot_product_attention, MultiheadAttention, flex_attention and
+    varlen_attn are not used.
     """
     # BEGIN SOLUTION
     _tiles_must_fit(q, k, v, block_q, block_k)
@@ -202,6 +208,9 @@ class FlashAttention(torch.autograd.Function):
     Between the passes it keeps q, k, v, out and lse, and nothing else. It can be differentiated
     once; the gradient of a gradient is refused (RuntimeError), since the backward pass takes lse
     for a constant.
+
+    To be written here: torch's scaled_dot_product_attention, MultiheadAttention, flex_attention and
+    varlen_attn are not used.
     """
 
     @staticmethod
@@ -242,6 +251,9 @@ def split_decode(
     be too few tiles to keep it busy. The pieces need not be equally long, and may be empty.
 
     Raises ValueError naming splits where it is below 1, and what flash_attention raises.
+
+    To be written here: torch's scaled_dot_product_attention, MultiheadAttention, flex_attention and
+    varlen_attn are not used.
     """
     # BEGIN SOLUTION
     at_least_one(splits=splits)
@@ -270,6 +282,9 @@ def flash_tiles(
     head_dim and value_dim: a tile is that wide. What lies outside of a row's memory must not be
     read or written (mask=…), nor be counted. A query that sees no key gives zeros, lse −∞. All
     numbers are float32.
+
+    To be written here: torch's scaled_dot_product_attention, MultiheadAttention, flex_attention and
+    varlen_attn are not used.
     """
     # BEGIN SOLUTION
     row = tl.program_id(1).to(tl.int64)     # row · q_len · head_dim may be past 2³¹

@@ -172,6 +172,8 @@ class MoE(nn.Module):
 
     Raises ValueError naming the argument where shared is below 0, and what Router and SwiGLU
     refuse.
+
+    To be written here: torch's grouped_mm is not used.
     """
 
     def __init__(

@@ -162,6 +162,8 @@ def add_lora(
     Raises ValueError, and changes nothing: naming targets and each one of them that matches no
     Linear, or targets where there are none; naming model where it has LoRALinears already; and what
     LoRALinear raises.
+
+    To be written here: peft's get_peft_model and PeftModel are not used.
     """
     # BEGIN SOLUTION
     if lora_layers(model):
@@ -209,6 +211,8 @@ def save_lora(model: nn.Module, path: str | Path) -> None:
 
     Raises ValueError naming model, and writes nothing, where it has no LoRALinear, where they
     differ in rank, alpha or dropout, and what must_be_llama raises.
+
+    To be written here: peft's get_peft_model and PeftModel are not used.
     """
     # BEGIN SOLUTION
     must_be_llama(model)
@@ -273,6 +277,8 @@ def load_lora(model: nn.Module, path: str | Path) -> nn.Module:
     the wrong shape or of no floating-point dtype, and every one of target_modules that matches no
     Linear; or with the file that is missing or damaged. Naming model where it has LoRALinears, and
     what must_be_llama raises.
+
+    To be written here: torch.load and peft's get_peft_model and PeftModel are not used.
     """
     # BEGIN SOLUTION
     must_be_llama(model)
@@ -332,6 +338,9 @@ def render_chat(
     Raises ValueError: naming messages where there are none or one has no role; naming variables
     where they or the messages are no JSON; naming template where it is no jinja2, and whatever goes
     wrong while it runs, with what was said.
+
+    To be written here: transformers' AutoTokenizer, PreTrainedTokenizerFast and
+    render_jinja_template are not used.
     """
     # BEGIN SOLUTION
     if not messages or not all("role" in message for message in messages):
@@ -399,6 +408,9 @@ def encode_chat(
 
     Raises ValueError naming end where it is not one token, and what render_chat and assistant_mask
     raise.
+
+    To be written here: transformers' AutoTokenizer, PreTrainedTokenizerFast and
+    render_jinja_template are not used.
     """
     # BEGIN SOLUTION
     stop = tokenizer.encode(end)

@@ -37,6 +37,8 @@ def token_log_probs(
     numbers.
 
     Raises ValueError naming ids where seq is 0, or an id is not in 0 … vocab − 1.
+
+    To be written here: torch's cross_entropy and Categorical are not used.
     """
     # BEGIN SOLUTION
     vocab = logits.shape[-1]
@@ -61,6 +63,8 @@ def sequence_log_probs(
     counts: nothing stands before it. The sum, not the mean.
 
     Raises as token_log_probs does.
+
+    To be written here: torch's cross_entropy and Categorical are not used.
     """
     # BEGIN SOLUTION
     return token_log_probs(logits, ids).masked_fill(~mask[..., 1:], 0).sum(-1)
@@ -79,6 +83,8 @@ def reward_loss(
 
     Raises ValueError naming chosen where there is no pair.
     Bradley and Terry, 1952; Ouyang et al., 2022 (arXiv 2203.02155), equation 1.
+
+    To be written here: torch's margin_ranking_loss is not used.
     """
     # BEGIN SOLUTION
     if not chosen.numel():
@@ -103,6 +109,8 @@ def dpo_loss(
 
     Raises ValueError naming beta where it is not above 0, chosen where there is no pair.
     Rafailov et al., 2023 (arXiv 2305.18290), equation 7.
+
+    To be written here: torch's margin_ranking_loss is not used.
     """
     # BEGIN SOLUTION
     if not beta > 0:
@@ -126,6 +134,8 @@ def kl_estimates(
     is the KL too. In at least float32, k3 exact for small d (torch.expm1).
 
     Schulman, 2020 (http://joschu.net/blog/kl-approx.html).
+
+    To be written here: torch's kl_div is not used.
     """
     # BEGIN SOLUTION
     d = widen(ref_log_probs) - widen(log_probs)
@@ -139,7 +149,9 @@ def group_advantages(
     """How much better than its group an answer is: (r − mean) / (std + eps) over the last axis.
 
     A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r −
-    mean, not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
+    mean, not divided (Dr. GRPO). In at least float32. A group of equal rewards has advantages of
+    exactly 0: a mean of seven times 0.1 is not 0.1, but a mean of zeros is 0, so that it helps to
+    subtract the group's first reward from all of them before.
 
     Raises ValueError naming rewards where a group holds fewer than 2.
     Shao et al., 2024 (arXiv 2402.03300); Liu et al., 2025 (arXiv 2503.20783).
@@ -148,6 +160,7 @@ def group_advantages(
     if rewards.shape[-1] < 2:
         raise ValueError(f"rewards must hold 2 or more per group, got shape {tuple(rewards.shape)}")
     rewards = widen(rewards)
+    rewards = rewards - rewards[..., :1]                # equal ones are zeros now, and so is their mean
     advantages = rewards - rewards.mean(-1, keepdim=True)
     if scale:
         advantages = advantages / (rewards.std(-1, keepdim=True) + eps)
@@ -186,6 +199,8 @@ def grpo_loss(
     at least 0 (NaN is not), ref_log_probs missing where beta is not 0, an unknown kind, max_length
     not at least 1 for "dr_grpo", a mask that leaves no token. Shao et al., 2024 (arXiv 2402.03300);
     Yu et al., 2025 (arXiv 2503.14476); Liu et al., 2025 (arXiv 2503.20783).
+
+    To be written here: torch's kl_div is not used.
     """
     # BEGIN SOLUTION
     for name, value in {"beta": beta, "clip_low": clip_low, "clip_high": clip_high}.items():
@@ -252,6 +267,8 @@ def rollouts(
 
     Raises ValueError naming prompts where there is none or an empty one, n or max_new_tokens below
     1, end outside the vocabulary; and what generate raises. Nothing is drawn then.
+
+    To be written here: torch's multinomial and Categorical are not used.
     """
     # BEGIN SOLUTION
     if not prompts or not all(prompts):

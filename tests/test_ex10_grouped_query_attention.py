@@ -7,10 +7,9 @@ import torch
 from grader import accepts, dtypes, points, raises, shapes
 from grader.course.doubles import Elsewhere, Operations
 
-FORBIDDEN = {
+FORBIDDEN = dict.fromkeys(("grouped_attention", "GroupedQueryAttention"), {
     "torch.nn.functional.scaled_dot_product_attention",
-    "torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention",
-}
+    "torch.nn.functional.multi_head_attention_forward", "torch.nn.MultiheadAttention"})
 
 
 def _mask(draw, *shape):

@@ -4,10 +4,9 @@ import torch
 
 from grader import accepts, dtypes, points, raises, shares_memory
 
-FORBIDDEN = {
+FORBIDDEN = {"CachedAttention": {
     "torch.nn.MultiheadAttention", "torch.nn.functional.multi_head_attention_forward",
-    "torch.nn.functional.scaled_dot_product_attention",
-}
+    "torch.nn.functional.scaled_dot_product_attention"}}
 
 
 def _both(impl, draw):

@@ -166,21 +166,21 @@ def expand(function, chapter: str, file: str, hidden: bool) -> list[Check]:
     return [
         Check(chapter, function.__name__, dtype, file, hidden, marks.get("points", 1) / len(dtypes),
               tuple(marks.get("devices", ("cpu", "cuda"))), marks.get("rtol"), doc,
-              function.__code__.co_firstlineno, _names(function), marks.get("needs"))
+              function.__code__.co_firstlineno, names(function), marks.get("needs"))
         for dtype in dtypes
     ]
 
 
-def _names(function) -> frozenset[str]:
+def names(function) -> frozenset[str]:
     """The names and texts in a function's code, and in the helpers and constants that it uses."""
-    names, seen, left = set(), set(), [function]
+    found, seen, left = set(), set(), [function]
     while left:
         thing = left.pop()
         if id(thing) in seen:
             continue
         seen.add(id(thing))
         if isinstance(thing, str):
-            names.add(thing)
+            found.add(thing)
         elif isinstance(thing, (tuple, list, set, frozenset)):
             left += thing
         elif isinstance(thing, dict):
@@ -191,4 +191,4 @@ def _names(function) -> frozenset[str]:
         elif inspect.isfunction(thing) and thing.__module__ == function.__module__:
             left += [thing.__code__, thing.__defaults__ or ()]
             left += [cell.cell_contents for cell in thing.__closure__ or ()]
-    return frozenset(name for name in names if name.isidentifier())
+    return frozenset(name for name in found if name.isidentifier())

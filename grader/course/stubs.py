@@ -2,6 +2,7 @@
 
 import ast
 import time
+from functools import cache
 from pathlib import Path
 
 from grader.course import chapters
@@ -51,6 +52,17 @@ def is_stub(function) -> bool:
     last = function.body[-1]
     return (isinstance(last, ast.Raise) and isinstance(last.exc, ast.Name)
             and last.exc.id == "NotImplementedError")
+
+
+@cache
+def parts(chapter: Chapter) -> frozenset[str]:
+    """The functions and classes that a student writes; given ones are none of them."""
+    return frozenset(node.name for node in ast.parse(stub(chapter)).body
+                     if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and any(map(is_stub, _functions(node))))
+
+
+def _functions(definition: ast.stmt) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(definition) if isinstance(node, ast.FunctionDef)]
 
 
 def write_stubs() -> tuple[list[Chapter], list[Chapter]]:

@@ -15,10 +15,11 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from grader.course.chapters import ROOT
 from grader.sandbox import jail
-from grader.sandbox.process import Child
+from grader.sandbox.process import Child, pid_of
 from grader.sandbox.zygote import THREADS
 
 WORKER = "grader.sandbox.worker"
@@ -44,12 +45,13 @@ class _Zygote:
     def __init__(self, line: socket.socket, ended):
         self._line, self._ended = line, ended
 
-    def ask(self, message: dict, fds=()) -> int | None:
-        """Its answer; None where it is gone."""
+    def ask(self, message: dict, fds=()) -> tuple[int, int | None] | None:
+        """(its answer, what the process that it has forked is known as out here); None where it is gone."""
         with contextlib.suppress(OSError):
             socket.send_fds(self._line, [json.dumps(message).encode()], list(fds))
-            if answer := self._line.recv(64):
-                return int(answer)
+            answer, handles, _, _ = socket.recv_fds(self._line, 64, 1)
+            if answer:
+                return int(answer), pid_of(handles[0]) if handles else None
         return None
 
     def close(self) -> None:
@@ -103,25 +105,28 @@ class Launcher:
         theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
         request = {"do": "fork", "module": module, "limit": self._limit, "stages": list(stages)}
         try:
-            pid, zygote = self._fork(request, theirs, preload)
+            pid, known_as, zygote = self._fork(request, theirs, preload)
         finally:
             for fd in theirs:
                 os.close(fd)
         replies, prints = (open(pipe[0], "rb", buffering=0) for pipe in pipes[1:])
-        return Child(open(pipes[0][1], "wb"), replies, prints, pid, lambda kill: self._reap(zygote, pid, kill))
+        return Child(open(pipes[0][1], "wb"), replies, prints, pid, partial(self._reap, zygote, pid), known_as)
 
     def _start_fresh(self, module: str) -> Child:
         return fresh(ZYGOTE, "fresh", module, *["--limit"] * self._limit, environment=self._environment())
 
-    def _fork(self, request: dict, fds, preload: Preload | None = None) -> tuple[int, _Zygote]:
-        """(a new process, the zygote that it is a child of); one that a submission has killed is started anew."""
+    def _fork(self, request: dict, fds, preload: Preload | None = None) -> tuple[int, int | None, _Zygote]:
+        """(a new process, what it is known as here, the zygote that it is a child of).
+
+        A zygote that a submission has killed is started anew.
+        """
         with self._lock:
             for _ in range(2):
                 if preload and preload not in self._preloaded:
                     self._preloaded[preload] = self._fork_zygote(preload)
                 zygote = self._preloaded[preload] if preload else self._first
-                if (pid := zygote.ask(request, fds)) is not None:
-                    return pid, zygote
+                if answer := zygote.ask(request, fds):
+                    return *answer, zygote
                 if preload:
                     self._preloaded.pop(preload).close()
                 else:
@@ -132,7 +137,7 @@ class Launcher:
     def _fork_zygote(self, preload: Preload) -> _Zygote:
         ours, theirs = socket.socketpair()
         with theirs:
-            pid, parent = self._fork({"do": "fork", "preload": dataclasses.asdict(preload)}, [theirs.fileno()])
+            pid, _, parent = self._fork({"do": "fork", "preload": dataclasses.asdict(preload)}, [theirs.fileno()])
         return _Zygote(ours, lambda: parent.ask({"do": "reap", "pid": pid, "kill": False}))
 
     def _reap(self, zygote: _Zygote, pid: int, kill: bool) -> int:
@@ -140,8 +145,8 @@ class Launcher:
         if kill and not self.stages:
             _kill(pid)
         with self._lock:
-            status = zygote.ask({"do": "reap", "pid": pid, "kill": kill})
-        return -signal.SIGKILL if status is None else status
+            answer = zygote.ask({"do": "reap", "pid": pid, "kill": kill})
+        return answer[0] if answer else -signal.SIGKILL
 
     def forget(self) -> None:
         """End the zygotes that have loaded what only some workers need, and these workers."""
@@ -169,7 +174,7 @@ def fresh(module: str, *arguments: str, environment: dict, patience: float = 0.3
         _python(module, *arguments), env=environment, start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr, process.pid,
-                 lambda kill: _wait(process, kill, patience))
+                 lambda kill: _wait(process, kill, patience), process.pid)
 
 
 def _wait(process, kill: bool, patience: float) -> int:
@@ -200,6 +205,12 @@ class Slot:
         self._launcher, self._device = launcher, device
         self.stages, self.many = launcher.stages, launcher.many
         self.worker: Child | None = None
+        self._spent = 0.0
+
+    @property
+    def spent(self) -> float:
+        """Seconds in which its workers could run while they were waited for."""
+        return self._spent + (self.worker.spent if self.worker else 0)
 
     def open(self, stages: Iterable[jail.Stage] = (), preload: Preload | None = None) -> Child:
         """The worker; a new one may read these stages, behind walls, and has loaded this already."""
@@ -214,5 +225,6 @@ class Slot:
         if self.worker is None:
             return ""
         self.worker.end()
+        self._spent += self.worker.spent
         said, self.worker = self.worker.output(), None
         return said

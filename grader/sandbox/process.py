@@ -6,14 +6,19 @@ No torch is imported here. Each child has three pipes: requests, replies, and wh
 import contextlib
 import os
 import queue
+import re
 import select
+import sys
 import threading
 import time
+from pathlib import Path
 
 from grader.sandbox.frames import FrameError, read_frame, write_frame
 
 MAX_OUTPUT = 64 << 10       # bytes of a submission's prints that are kept
 GLANCE = 0.1                # seconds between looks at whether somebody has stopped waiting
+CAN_TELL = sys.platform == "linux"      # how long a process has waited for a processor
+BUSIEST = 20                # on a machine as busy as can be, so many seconds are one in which a process could run
 
 # Windows cannot look whether a pipe holds something; there a print may be shown one check late.
 POLLS = hasattr(select, "poll")
@@ -35,11 +40,50 @@ class Stopped(Exception):
     """Nobody waits for this answer any more."""
 
 
+class Clock:
+    """The seconds in which a process could run: that it waits for a processor is not held against it.
+
+    Where the system does not tell, these are the seconds on the wall.
+    """
+
+    def __init__(self, pid: int | None):
+        self._pid, self._start, self._before = pid, time.monotonic(), _scheduled(pid)
+
+    def seconds(self) -> float:
+        """Seconds since it was made. Threads that wait for each other win nothing: what all of them compute counts."""
+        passed = time.monotonic() - self._start
+        waited, computed = (now - before for now, before in zip(_scheduled(self._pid), self._before))
+        return max(passed - max(waited, 0), computed, passed / BUSIEST)
+
+
+def _scheduled(pid: int | None) -> tuple[float, float]:
+    """(seconds that a process's main thread has waited for a processor, seconds that all its threads have computed)."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        folder = Path("/proc", str(pid or "none"))
+        waited = int((folder / "schedstat").read_text().split()[1]) / 1e9
+        user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+        return waited, (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return 0.0, 0.0
+
+
+def pid_of(fd: int) -> int | None:
+    """The number by which this process knows the process behind a pidfd, and close it."""
+    try:
+        found = re.search(r"(?m)^Pid:\s+(\d+)", Path(f"/proc/self/fdinfo/{fd}").read_text())
+        return int(found[1]) if found else None
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
 class Child:
     """One process: `ask` it, read what it printed, `end` it."""
 
-    def __init__(self, requests, replies, prints, pid: int, reap):
+    def __init__(self, requests, replies, prints, pid: int, reap, known_as: int | None = None):
+        """pid: as `reap` knows it. known_as: as this process does, if it does."""
         self.pid, self._reap = pid, reap
+        self._known_as, self.spent = known_as, 0.0      # seconds in which it could run while it was waited for
         self._requests, self._replies, self._prints = requests, replies, prints
         self._inbox: queue.Queue = queue.Queue(4)    # a worker that floods it has to wait
         self._arrived = b""     # of its replies, and not read yet
@@ -63,21 +107,23 @@ class Child:
     def receive(self, number: int, timeout: float | None = None, stop=None) -> tuple[dict, bytes]:
         """The reply to a request; TimedOut, Ended or FrameError where there is none.
 
-        stop: looked at while waiting; Stopped once it is true.
+        timeout: seconds in which it can run. stop: looked at while waiting; Stopped once it is true.
         """
-        late = time.monotonic() + timeout if timeout else None
+        clock = Clock(self._known_as)
+        left = timeout or None
         while True:
             try:
-                left = None if late is None else max(0.0, late - time.monotonic())
                 reply = self._inbox.get(timeout=left if stop is None else min(GLANCE, left or GLANCE))
                 break
             except queue.Empty:
                 if stop and stop():
                     self.end()
                     raise Stopped from None
-                if late is not None and time.monotonic() >= late:
+                if timeout and (left := timeout - clock.seconds()) <= 0:
+                    self.spent += clock.seconds()
                     self.end()
                     raise TimedOut from None
+        self.spent += clock.seconds()
         if isinstance(reply, EOFError):
             raise Ended(self.end(kill=False))
         if isinstance(reply, Exception):

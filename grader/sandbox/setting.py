@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.course import chapters
+from grader.course import chapters, stubs
 from grader.course.chapters import HIDDEN, Chapter
 from grader.course.checks import Check
 
 TIMEOUT = 10.0              # seconds that one check, or loading a chapter, may take
+EARLY = 0.9                 # of them, then its stack is printed
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,10 @@ class Setting:
 
 
 def scan_request(chapter: Chapter, folders: dict, fallback: Path, setting: Setting, hidden: bool = True) -> dict:
-    """What a worker needs to load a chapter: where each file lies, and the checks' files."""
+    """What a worker needs to load a chapter: where each file lies, the checks' files, and what a student writes."""
     return {"chapter": chapter.stem, "folders": folders, "fallback": str(fallback),
-            "tests": test_files(chapter, setting, hidden), "device": setting.device}
+            "tests": test_files(chapter, setting, hidden), "parts": sorted(stubs.parts(chapter)),
+            "device": setting.device}
 
 
 def test_files(chapter: Chapter, setting: Setting, hidden: bool) -> list[dict]:

@@ -13,13 +13,14 @@ from grader.course.checks import Check
 from grader.sandbox.frames import FrameError
 from grader.sandbox.jail import MAX_FILE, Stage
 from grader.sandbox.launcher import Preload, Slot
-from grader.sandbox.process import Child, Ended, TimedOut
+from grader.sandbox.process import CAN_TELL, Child, Ended, TimedOut
 from grader.sandbox.reply import CodeLine, Reply
-from grader.sandbox.setting import Setting, scan_request
+from grader.sandbox.setting import EARLY, Setting, scan_request
 
 MAX_USES = 20               # lines that a reply may name
 AFTER_TIMEOUT = 1.0         # seconds for each check once one took too long in a student's own folder,
 BUDGET = 6                  # or all together more than so many times what one may take
+SHARED = 1.1                # times what it could run, an answer took on the wall: then the machine was shared
 ACCESS_VIOLATION = 0xC0000005       # what Windows says for SIGSEGV
 
 
@@ -48,6 +49,7 @@ class Submission:
         self._preload: Preload | None = None
         self._loaded_in: Child | None = None
         self._broken: Reply | None = None
+        self._borrowed: dict[str, list] = {}    # (line, name) of what is forbidden, by part; "": to the whole file
         self._last_words = ""
         self._replies: dict[Check, Reply] = {}
 
@@ -60,21 +62,40 @@ class Submission:
     def ask(self, check: Check) -> Reply:
         """Ask one check, once, in a worker that has loaded the file; what it finds never raises."""
         if check not in self._replies:
-            start = time.monotonic()
+            start, spent = time.monotonic(), self.slot.spent
             reply = self._ask(check)
             output, self._last_words = self._last_words, ""
             if self.slot.worker:
                 output += self.slot.worker.output()
-            self._replies[check] = replace(reply, output=output, seconds=time.monotonic() - start)
-            self._spent += time.monotonic() - start
+            seconds = time.monotonic() - start
+            if reply.word != "timeout" and seconds > EARLY * self._patience:    # it was late, and came after all
+                output = _stack(output)[0]
+            self._replies[check] = replace(reply, output=output, seconds=seconds)
+            self._spent += self.slot.spent - spent
             if self._spent > BUDGET * self._setting.timeout:
                 self._patience = min(self._patience, AFTER_TIMEOUT)
         return self._replies[check]
 
+    def ask_late_ones_again(self) -> None:
+        """Where the machine was shared: ask what took too long once more, until one takes too long again."""
+        late = {check: reply for check, reply in self._replies.items() if reply.word == "timeout"}
+        if CAN_TELL and not any(reply.seconds > SHARED * self._setting.timeout for reply in late.values()):
+            return
+        for check in late:
+            self.slot.close()
+            self._broken, self._patience = None, self._setting.timeout
+            del self._replies[check]
+            if self.ask(check).word == "timeout":
+                break
+
     def _ask(self, check: Check) -> Reply:
         try:
             self.load()
-            return self._broken or self._read(
+            if self._broken:
+                return self._broken
+            if uses := [use for part, found in self._borrowed.items() if part in check.names for use in found]:
+                return self._borrowing(uses)
+            return self._read(
                 *self._tell("ask", self._patience, **self._setting.question(check), patience=self._patience))
         except (TimedOut, Ended, FrameError) as error:
             return self._lost(error, self._patience)
@@ -94,16 +115,38 @@ class Submission:
         try:
             if self._loaded_in is self._worker():
                 return
-            found = self._tell("scan", seconds, **scan)
-            if not found[0].keys() - {"id"}:
-                found = self._tell("load", seconds, patience=seconds)
-            if found[0].keys() - {"id"}:
-                broken = self._read(*found)
-                self._broken = replace(broken, whole=broken.word not in ("todo", "waiting"))
+            for do, arguments in (("scan", scan), ("load", {"patience": seconds})):
+                header, body = self._tell(do, seconds, **arguments)
+                self._note(header.pop("forbidden", []))
+                if header.keys() - {"id"}:
+                    broken = self._read(header, body)
+                    self._broken = replace(broken, whole=broken.word not in ("todo", "waiting"))
+                if self._broken:
+                    break
             self._loaded_in = self.slot.worker
         except (TimedOut, Ended, FrameError) as error:
             self._broken = replace(self._lost(error, seconds), whole=True)
             self._broken.facts[0] += f", while {self.file.name} was imported"
+
+    def _note(self, uses) -> None:
+        """Keep what a file was seen to borrow, before any check is asked."""
+        if not (type(uses) is list and all(map(_is_use, uses))):
+            self._broken = replace(self._lost(FrameError("it has none of the known forms")), whole=True)
+            return
+        for line, name, part in uses:
+            found = self._borrowed.setdefault(part if part in stubs.parts(self.chapter) else "", [])
+            if [line, name] not in found and len(found) < MAX_USES:
+                found.append([line, name])
+        if "" in self._borrowed:
+            self._broken = replace(self._borrowing(self._borrowed[""]), whole=True)
+
+    def _borrowing(self, uses: list) -> Reply:
+        """What it means to have used [line, name], …"""
+        found = dict.fromkeys((line, name[:99]) for line, name, *_ in uses[:MAX_USES])
+        return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
+                                   if line > 0 else f"{name} is used, which is yours to write here"
+                                   for line, name in found], {},
+                     lines=(CodeLine(self.file, max(line for line, _ in found)),))
 
     def _prepare(self) -> dict:
         """What the worker is told of the files; behind walls they are copies on its stages."""
@@ -145,19 +188,16 @@ class Submission:
                     same = f"; yours takes {takes}"     # then the error lies elsewhere
                     message = (message.removesuffix(same) if message.endswith(same)
                                else f"{message}; the course calls it with {takes}")
-                said = {"raised": kind, "message": message, "named": named}
-                return Reply("error", [f"{kind}: {message}" if message else kind], said,
-                             lines=self._lines(frames))
+                lines, operation = self._lines(frames), header.get("operation")
+                place = [self._part(lines), operation[:100] if type(operation) is str else ""]
+                said = {"raised": kind, "message": message, "named": named, "place": place}
+                return Reply("error", [f"{kind}: {message}" if message else kind], said, lines=lines)
             case {"todo": str(stem)} if stem == self.chapter.stem:
                 return Reply("todo", ["this part is not written yet"], {})
             case {"todo": str(stem)} if stem in self.folders:
                 return Reply("waiting", [f"this needs a part of {stem}.py that is not written yet"], {})
             case {"forbidden": list(uses)} if uses and all(map(_is_use, uses)):
-                found = dict.fromkeys((line, name[:99]) for line, name in uses[:MAX_USES])
-                return Reply("forbidden", [f"line {line} uses {name}, which is yours to write here"
-                                           if line > 0 else f"{name} is used, which is yours to write here"
-                                           for line, name in found], {},
-                             lines=(CodeLine(self.file, max(line for line, _ in found)),))
+                return self._borrowing(uses)
         return self._lost(FrameError("it has none of the known forms"))
 
     def _lines(self, frames: list) -> tuple[CodeLine, ...]:
@@ -174,6 +214,12 @@ class Submission:
                             and self._plain(path):
                         found.append(CodeLine(path, line, function[:200]))
         return tuple(found)
+
+    def _part(self, lines: tuple[CodeLine, ...]) -> str:
+        """The last of these lines' functions that the course knows by name, as everybody's file has it."""
+        known = chapters.signatures(self.chapter)
+        names = [line.function.partition(".<locals>")[0] for line in lines if line.file == self.file]
+        return next((name for name in reversed(names) if name in known and not re.search(r"(^|\.)_(?!_)", name)), "")
 
     def _plain(self, path: Path) -> bool:
         """Whether a path is a file of a submission's size, and no link."""
@@ -226,4 +272,4 @@ def _stack(output: str) -> tuple[str, list[dict]]:
 
 
 def _is_use(use) -> bool:
-    return type(use) is list and [type(part) for part in use] == [int, str] and abs(use[0]) < 10**6
+    return type(use) is list and [type(part) for part in use] == [int, str, str] and abs(use[0]) < 10**6

@@ -23,9 +23,9 @@ from grader.course.draw import Draw, seed_of
 from grader.course.loader import PACKAGE
 from grader.sandbox import explain, forbidden, jail, wire
 from grader.sandbox.frames import channel, read_frame, write_frame
+from grader.sandbox.setting import EARLY
 
 MAX_FRAMES = 20             # lines of a traceback
-EARLY = 0.9                 # of the time that a check may take, then its stack is printed
 
 # What a file may set for the whole process, and a run on a GPU depends on, as it was at first.
 FLAGS = [(holder, name, getattr(holder, name)) for holder, names in (
@@ -83,6 +83,11 @@ def load_ahead(tests: list[str], folders: list[list[str]]) -> None:
             importlib.import_module(f"{PACKAGE}.{stem}")
 
 
+def _uncompiled(model=None, **_):
+    """In place of torch.compile, which takes longer than all checks and cannot see through types that are checked."""
+    return (lambda function: function) if model is None else model
+
+
 def _open_package(folders: dict[str, str], fallback: str) -> None:
     """Have exercises.exNN_name mean the file in its folder, any other name one in `fallback`."""
     package = sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
@@ -117,40 +122,47 @@ class LoadedChapters:
 class LoadedChapter:
     """One submission's module and the checks to ask of it."""
 
-    def __init__(self, chapter: str, folders: dict, fallback: str, tests: list, device: str):
+    def __init__(self, chapter: str, folders: dict, fallback: str, tests: list, parts: list, device: str):
         """See setting.scan_request. The checks' files are loaded; nothing of the submission is."""
         self.chapter, self.folders, self.fallback = chapter, folders, fallback
         self.file, self.device, self.impl = Path(folders[chapter]) / f"{chapter}.py", device, None
         self.tests: dict[str, types.ModuleType] = {}
-        self.forbidden: set[str] = set()
+        self.bans: dict[str, set[str]] = {}
         self.parameters: set[str] = set()
+        self.source = ""
+        torch.compile = _uncompiled
         if device == "cpu":     # where there is a GPU too, its kernels shall run here; read as Triton is imported
             os.environ["TRITON_INTERPRET"] = "1"
         for test in tests:
             module = self.tests[test["file"]] = AHEAD.get(test["path"]) or checks.load(Path(test["path"]))
-            self.forbidden |= getattr(module, "FORBIDDEN", set())
+            for part, names in getattr(module, "FORBIDDEN", {}).items():
+                self.bans[part] = self.bans.get(part, set()) | names
         others = [str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter]
-        self.watch = forbidden.Watch(self.forbidden, self.file, innocent=[*(test["path"] for test in tests), *others])
+        self._asked = None      # the check that is being asked
+        self.watch = forbidden.Watch(self.bans, self.file, parts, [*(test["path"] for test in tests), *others],
+                                     lambda: self._asked and checks.names(self._asked))
 
     def scan(self) -> dict:
         """Before any of the student's code runs: what the text of the submission names."""
         try:
-            nodes = list(ast.walk(ast.parse(self.file.read_text("utf-8"))))
-            self.parameters = {node.arg for node in nodes if isinstance(node, ast.arg)}
-            found = forbidden.uses(nodes, self.forbidden)
+            self.source = self.file.read_text("utf-8")
+            tree = ast.parse(self.source)
+            self.parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+            self.watch.read(tree)
+            found = forbidden.uses(tree, self.bans)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return {}       # loading it will say what is wrong
         return {"forbidden": found} if found else {}
 
     def load(self, patience: float = 0) -> dict:
-        """Import the submission; nothing where it succeeds, else what it raised or borrowed."""
+        """Import the submission; nothing where it succeeds, else what it raised, and what it borrowed meanwhile."""
         failed = {}
         try:
             with _stack_printed(patience), self.watch:
                 self.load_here()
         except BaseException as error:
             failed = self._raised(error)
-        return {"forbidden": self.watch.seen} if self.watch.seen else failed
+        return {**failed, **({"forbidden": self.watch.seen} if self.watch.seen else {})}
 
     def load_here(self) -> None:
         """Import the submission as exercises.exNN_name; its prerequisites come along.
@@ -160,7 +172,7 @@ class LoadedChapter:
         if another := sys.modules.get(PACKAGE):
             loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith(PACKAGE + ".")}
             if all(another.folders.get(stem) == self.folders.get(stem) for stem in loaded - {self.chapter}):
-                loaded &= {self.chapter}
+                loaded = {stem for stem in loaded if stem >= self.chapter}      # later ones hold this one's old classes
             if loaded or self.chapter in another.folders:
                 shapes.settle()
             for stem in loaded:
@@ -185,9 +197,10 @@ class LoadedChapter:
         patience: seconds after which somebody stops waiting; shortly before, the stack is printed.
         """
         draw, arguments = self.prepare(function, dtype, seed, exact)
+        check = self._asked = getattr(self.tests[file], function)
         try:
             with _stack_printed(patience), self.watch:
-                answer = getattr(self.tests[file], function)(self.impl, draw, *arguments)
+                answer = check(self.impl, draw, *arguments)
                 if self.device == "cuda":
                     torch.cuda.synchronize()    # an error of this check must not meet the next one
             if not self.watch.seen:
@@ -217,7 +230,7 @@ class LoadedChapter:
 
     def _raised(self, error: BaseException) -> dict:
         """An exception as an answer: its type, words and the student's own lines."""
-        frames, trace = [], error.__traceback__
+        frames, trace, own = [], error.__traceback__, None
         while trace is not None:
             code = trace.tb_frame.f_code
             stem = Path(code.co_filename).stem
@@ -225,6 +238,7 @@ class LoadedChapter:
                     or Path(code.co_filename).parent == Path(self.fallback):
                 frames.append({"file": code.co_filename, "line": trace.tb_lineno,
                                "function": code.co_qualname})
+                own = trace if code.co_filename == str(self.file) else own
             trace = trace.tb_next
         if type(error) is NotImplementedError and not error.args and frames:
             stem = Path(frames[-1]["file"]).stem
@@ -235,7 +249,7 @@ class LoadedChapter:
         if isinstance(error, TypeError) and not frames:
             message, called = explain.signature(error, message)
         return {"raised": type(error).__name__, "message": message, "frames": frames[-MAX_FRAMES:],
-                "called": called,
+                "called": called, "operation": explain.operation(own, self.source) if own else "",
                 # A GPU's error stays with its process: every later call would raise it too.
                 "spent": self.device == "cuda" and ("CUDA" in message or isinstance(error, torch.AcceleratorError)),
                 "named": sorted(self.parameters & set(re.findall(r"\w+", message)))}

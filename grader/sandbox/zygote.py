@@ -49,10 +49,20 @@ def _serve(control: socket.socket) -> None:
             children.add(child)
             for fd in fds:
                 os.close(fd)
-            control.send(str(child).encode())
+            _answer(control, child)
         else:
             children.discard(request["pid"])
             control.send(str(_reap(request["pid"], request["kill"])).encode())
+
+
+def _answer(control: socket.socket, child: int) -> None:
+    """A child's number here, and where the system has such a thing, a handle that means it elsewhere too."""
+    handles = []
+    with contextlib.suppress(OSError, AttributeError):
+        handles.append(os.pidfd_open(child))
+    socket.send_fds(control, [str(child).encode()], handles)
+    for handle in handles:
+        os.close(handle)
 
 
 def warm() -> None:

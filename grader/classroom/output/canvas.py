@@ -2,10 +2,12 @@
 
 import csv
 import io
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.classroom.output.exports import EXCUSED
 from grader.classroom.output.gradebook import Gradebook, Score
 from grader.course import chapters
 from grader.front.results import write_whole
@@ -48,24 +50,34 @@ class Template:
         """Write it with the points filled in; returns what is to be said of it, in lines."""
         said = []
         rows = [row for row in self.rows[1:] if row and row is not self.possible]
-        matched: dict[int, str] = {}
+        found: dict[int, dict[str, bool]] = {}      # by row: who fits it, and whether by the whole of their name
         for student in book.students:
-            fits = self._fits(student, rows)
+            whole, fits = self._fits(student, rows)
             if len(fits) != 1:
                 said.append(f"{student} is {'in no row' if not fits else f'in {len(fits)} rows'} by login, ID or name; "
                             "not filled in")
-            elif fits[0] in matched:
-                said.append(f"{student} and {matched[fits[0]]} are in one row; the first is filled in")
             else:
-                matched[fits[0]] = student
+                found.setdefault(fits[0], {})[student] = whole
+        matched: dict[int, str] = {}
+        for number, fit in found.items():
+            best = [student for student, whole in fit.items() if whole] or list(fit)
+            others = [student for student in fit if student not in best]
+            if len(best) == 1:
+                matched[number] = best[0]
+                said += [f"{other} is not filled in: its row is {best[0]}'s" for other in others]
+            else:       # which one counts is not for a program to say
+                said.append(f"{' and '.join(best + others)} are in one row; neither is filled in")
         scaled = set()
         for number, student in matched.items():
             row, total = rows[number], book.total(student)
             row += [""] * (len(self.rows[0]) - len(row))
             scores = {cell.chapter.stem: book.cell(cell) for cell in book.students[student]}
             scores[TOTAL] = Score(total.grade, total.of_points)
+            excused = {cell.chapter.stem for cell in book.students[student] if book.override(cell).excused}
             for column, what in self.columns.items():
-                if what in scores:
+                if what in excused:
+                    row[column] = EXCUSED
+                elif what in scores:
                     row[column] = self._scaled(column, scores[what], scaled)
         said += [f"{line}, and points are scaled to that" for line in sorted(scaled)]
         if rest := len(rows) - len(matched):
@@ -79,10 +91,11 @@ class Template:
         write_whole(out, text.getvalue())
         return said
 
-    def _fits(self, student: str, rows: list[list[str]]) -> list[int]:
-        """The rows that a submission's name speaks of: by login or an ID, else by the person's name."""
-        header, parts = self.rows[0], {student.casefold(), *student.casefold().split("_")}
-        for keys, wanted in ((WHO[1:], parts), (WHO[:1], {"".join(re.findall(r"\w", part)) for part in parts})):
+    def _fits(self, student: str, rows: list[list[str]]) -> tuple[bool, list[int]]:
+        """(whether by all of it, the rows that a submission's name speaks of): by login or an ID, else by name."""
+        header, name = self.rows[0], student.casefold()
+        for keys, parts in itertools.product((WHO[1:], WHO[:1]), ({name}, set(name.split("_")))):
+            wanted = parts if keys != WHO[:1] else {"".join(re.findall(r"\w", part)) for part in parts}
             fits = []
             for number, row in enumerate(rows):
                 own = {row[i].strip().casefold() for i, name in enumerate(header[:len(row)]) if name in keys} - {""}
@@ -92,8 +105,8 @@ class Template:
                 if own & wanted:
                     fits.append(number)
             if fits:
-                return fits
-        return []
+                return parts == {name}, fits
+        return False, []
 
     def _scaled(self, column: int, score: Score, scaled: set[str]) -> str:
         """Points as Canvas counts them, where it has another maximum than the course."""

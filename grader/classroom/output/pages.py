@@ -2,10 +2,10 @@
 
 Each page is one file that asks for nothing else: no script, no font, no picture. Every text may be a
 stranger's. It is escaped, its control characters are shown as codes, and its length is limited.
-Of a hidden check a student sees the verdict and the rule, and nothing that was asked or answered.
+Of a hidden check a student sees the rule, and whether it passed: any more would be a line on which a submission that
+knows what it is asked could send it out.
 """
 
-import hashlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,10 @@ from typing import NamedTuple
 import jinja2
 from markupsafe import Markup, escape
 
+from grader.classroom.output import reflection
+from grader.classroom.output.exports import file_names
 from grader.classroom.output.gradebook import Gradebook
+from grader.classroom.output.overrides import Override
 from grader.classroom.output.similar import SHARE, shared_lines, similar, too_long
 from grader.classroom.run.cells import Cell
 from grader.course.chapters import Chapter
@@ -35,30 +38,21 @@ def write(out: Path, book: Gradebook, manifest: dict) -> None:
     """Write feedback/NAME.html for each student, and class.html, into a run's folder."""
     students = {name: sorted(book.students[name], key=lambda cell: cell.chapter)
                 for name in sorted(book.students, key=lambda name: (name.casefold(), name))}
-    pages, pen = file_names(students), _pen()
+    pages, pen = {name: f"{file}.html" for name, file in file_names(students).items()}, _pen()
     (out / "feedback").mkdir(parents=True, exist_ok=True)
     feedback = pen.get_template("feedback.html")
     for name, own in students.items():
         write_whole(out / "feedback" / pages[name], feedback.render(
-            student=name, chapters=[_chapter(cell, book) for cell in own], score=book.sum(own)))
+            student=name, chapters=[_chapter(cell, book) for cell in own], total=book.total(name),
+            formula=book.grading.formula, seeds=sorted({cell.seed for cell in own}), manifest=manifest))
     write_whole(out / "class.html", pen.get_template("class.html").render(
         manifest=manifest, pages=pages, stems=book.chapters, total=book.sum(book.cells),
         rows=[{"student": name, "score": book.sum(own), "cells": {cell.chapter: cell for cell in own},
                "scores": {cell.chapter: book.cell(cell) for cell in own}} for name, own in students.items()],
         chapters=[_class_chapter(chapter, students, book) for chapter in book.chapters],
         letters={word: word.letter for word in Word},
-        mistakes=_mistakes(students), look=_look(students), alike=_alike(out, students, book.chapters), share=SHARE))
-
-
-def file_names(students) -> dict[str, str]:
-    """The name of each student's page: their own, with a mark where a file system might not keep it apart."""
-    names: dict[str, str] = {}
-    for student in students:
-        safe = re.sub(r"[^\w.@; -]", "_", student).encode()[:150].decode("utf-8", "ignore").strip(". ")
-        if safe != student or safe.casefold() in map(str.casefold, names):
-            safe += f"-{hashlib.sha256(student.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-        names[student] = f"{safe}.html"
-    return names
+        mistakes=_mistakes(students), look=_look(out, students), share=SHARE, decided=_decided(book),
+        alike=_alike(out, students, book.chapters)))
 
 
 def _pen() -> jinja2.Environment:
@@ -122,7 +116,6 @@ class Rule(NamedTuple):
     """What verdicts are about, once, and how many say it."""
 
     rule: str
-    verdict: Word
     hidden: bool
     times: int
 
@@ -130,14 +123,15 @@ class Rule(NamedTuple):
 def _chapter(cell: Cell, book: Gradebook) -> dict:
     """One chapter of a student's page."""
     parts = [result for result in cell.verdicts if not result.whole]
-    bad = [result for result in parts if not result.verdict.fine]
-    open_ = [result for result in cell.verdicts if result.whole and not result.hidden]
-    whole = (open_ or [result for result in cell.verdicts if result.whole])[:1]
+    whole = [result for result in cell.verdicts if result.whole and not result.hidden][:1]
+    bad = [result for result in parts if not result.hidden and not result.verdict.fine]
     return {"cell": cell, "chapter": cell.chapter, "score": book.cell(cell), "words": _words(cell),
+            "override": book.override(cell), "asked": book.asked(cell),
             "whole": _cards(whole, cell.chapter),
-            "cards": _cards([result for result in bad if not result.hidden], cell.chapter),
-            "hidden": _rules(result for result in bad if result.hidden),
-            "todo": _rules(result for result in cell.verdicts if result.verdict in (Word.TODO, Word.WAITING)),
+            "cards": _cards(bad, cell.chapter),
+            "hidden": _rules(result for result in cell.verdicts if result.hidden and result.verdict != Word.PASSED),
+            "todo": _rules(result for result in parts
+                           if not result.hidden and result.verdict in (Word.TODO, Word.WAITING)),
             "passed": _rules(result for result in cell.verdicts if result.verdict == Word.PASSED)}
 
 
@@ -164,7 +158,7 @@ def _telling(lines: Sequence[Line], chapter: Chapter) -> list[Line]:
 
 def _rules(results: Iterable[Result]) -> list[Rule]:
     """What these verdicts are about, each rule once."""
-    counts = Counter((result.rule, result.verdict, result.hidden) for result in results)
+    counts = Counter((result.rule, result.hidden) for result in results)
     return [Rule(*about, times) for about, times in counts.items()]
 
 
@@ -172,16 +166,15 @@ def _words(cell: Cell) -> str:
     """A cell in words: "all passed", or how many checks got which verdict."""
     if cell.missing:
         return "not handed in"
-    whole = {result.hidden for result in cell.verdicts if result.whole}
-    if False in whole:
+    if any(result.whole and not result.hidden for result in cell.verdicts):
         return "the file could not be checked"
-    count = Counter(result.verdict for result in cell.verdicts if not result.whole)
-    if whole:
-        return f"{count['passed']} of {count.total()} visible checks passed; the hidden ones could not be asked"
-    if count.keys() == {"passed"}:
-        return f"all {count['passed']} checks passed"
+    if all(result.verdict == Word.PASSED for result in cell.verdicts):
+        return f"all {len(cell.verdicts)} checks passed"
+    count = Counter(result.verdict for result in cell.verdicts if not result.hidden)
     many = {word: f"{word}s" for word in (Word.ERROR, Word.TIMEOUT) if count[word] > 1}
-    return ", ".join(f"{count[word]} {many.get(word, word.label)}" for word in Word if count[word])
+    words = [f"{count[word]} {many.get(word, word.label)}" for word in Word if count[word]]
+    hidden = [result.verdict == Word.PASSED for result in cell.verdicts if result.hidden]
+    return ", ".join(words + [f"{sum(hidden)} of {len(hidden)} hidden ones passed"] * bool(hidden))
 
 
 # -- the class ------------------------------------------------------------------------------------
@@ -233,14 +226,21 @@ def _mistakes(students: dict[str, list[Cell]]) -> list[dict]:
     for name, own in students.items():
         for cell in own:
             for result in cell.verdicts:
-                if result.mistake:
-                    made[cell.chapter, result.mistake][name] = None
+                for mistake in result.mistake.splitlines():
+                    made[cell.chapter, mistake][name] = None
     return [{"chapter": chapter, "mistake": words, "students": list(names)}
             for (chapter, words), names in sorted(made.items(), key=lambda item: (-len(item[1]), item[0]))]
 
 
-def _look(students: dict[str, list[Cell]]) -> list[dict]:
-    """Cells that a person should look at: files with another name, or that no check could be asked of."""
+def _decided(book: Gradebook) -> list[dict]:
+    """What persons have decided, and why."""
+    return [{"student": cell.student, "chapter": cell.chapter, "what": str(override) or "a comment",
+             "why": override.reason or override.comment}
+            for cell in book.cells if (override := book.override(cell)) != Override()]
+
+
+def _look(out: Path, students: dict[str, list[Cell]]) -> list[dict]:
+    """What a person should look at: files with other names, without an answer, or with lines that may hide a use."""
     found = []
     for name, own in students.items():
         for cell in own:
@@ -248,6 +248,10 @@ def _look(students: dict[str, list[Cell]]) -> list[dict]:
                 found.append({"student": name, "chapter": cell.chapter,
                               "word": cell.whole.verdict if cell.whole else cell.state,
                               "why": cell.note or " ".join(cell.whole.facts)})
+            file = out / "submissions" / name / f"{cell.chapter.stem}.py"
+            for number, line in reflection.lines(file, cell.chapter) if file.is_file() else ():
+                found.append({"student": name, "chapter": cell.chapter, "word": "reflection",
+                              "why": f"line {number}: {line}"})
     return found
 
 

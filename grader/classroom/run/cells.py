@@ -1,5 +1,7 @@
 """A cell: one submission × one chapter, a JSON file of its own in a run's folder."""
 
+import contextlib
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from grader.front.results import Asked, Result
 from grader.judge.engine import Grader
 from grader.judge.verdict import Word
 from grader.sandbox.setting import Setting, test_files
+
+HASHES = "cells.sha256"     # of each cell as it was written, as sha256sum has it
 
 
 @dataclass(frozen=True)
@@ -50,9 +54,9 @@ class Cell:
         return next((verdict for verdict in self.verdicts if verdict.whole), None)
 
     def same(self, other: "Cell") -> bool:
-        """Whether both were asked the same of the same."""
+        """Whether both were asked the same of the same, on whichever seed."""
         return all(getattr(self, name) == getattr(other, name)
-                   for name in ("hashes", "seed", "device", "timeout", "walls", "state", "note"))
+                   for name in ("hashes", "device", "timeout", "walls", "state", "note"))
 
 
 @dataclass(frozen=True)
@@ -126,10 +130,13 @@ def path(out: Path, student: str, chapter: Chapter) -> Path:
 
 
 def write(out: Path, cell: Cell) -> None:
-    """Write a cell, whole or not at all."""
+    """Write a cell, whole or not at all, and its hash below those of the others."""
     file = path(out, cell.student, cell.chapter)
     file.parent.mkdir(parents=True, exist_ok=True)
-    results.write_whole(file, json.dumps(results.to_json(cell), indent=1) + "\n")
+    text = json.dumps(results.to_json(cell), indent=1) + "\n"
+    results.write_whole(file, text)
+    with (out / HASHES).open("a", encoding="utf-8") as hashes:
+        hashes.write(f"{hashlib.sha256(text.encode()).hexdigest()}  {file.relative_to(out)}\n")
 
 
 def read(out: Path, student: str, chapter: Chapter) -> Cell | None:
@@ -138,3 +145,13 @@ def read(out: Path, student: str, chapter: Chapter) -> Cell | None:
         return results.from_json(Cell, json.loads(path(out, student, chapter).read_text("utf-8")))
     except (OSError, ValueError):
         return None
+
+
+def edited(out: Path) -> set[Path]:
+    """The cells that are not as they were written."""
+    said: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for line in (out / HASHES).read_text("utf-8").splitlines():
+            said[line[66:]] = line[:64]         # the last one counts
+    return {file for file in (out / "cells").glob("*/*.json")
+            if hashlib.sha256(file.read_bytes()).hexdigest() != said.get(str(file.relative_to(out)))}

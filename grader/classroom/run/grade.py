@@ -1,7 +1,9 @@
 """`python -m grader grade`: a class's submissions → cells → what is handed back, and regrading."""
 
 import contextlib
+import dataclasses
 import json
+import os
 import secrets
 import shutil
 import time
@@ -12,23 +14,30 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from grader.classroom.intake import collect
+from grader.classroom.intake import collect, sources
+from grader.classroom.intake.reading import ENDINGS, shown
+from grader.classroom.intake.roster import Roster
 from grader.classroom.output import canvas, exports, grading, pages
 from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell
 from grader.classroom.run.jobs import Jobs
+from grader.classroom.run.options import (
+    checks_of,
+    manifest,
+    need_walls,
+    rules_of,
+    setting_of,
+    settle,
+    template_of,
+)
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
 from grader.front import provenance, report, results
 from grader.front.results import Asked
-from grader.sandbox import jail
-from grader.sandbox.setting import TIMEOUT, Setting
+from grader.sandbox.setting import Setting
 
 SCRATCH = "scratch"         # in OUT, while a run lasts
-# The options that a run keeps, as they are where nothing is said.
-WITHOUT = {"submissions": None, "chapters": [], "hidden_from": "", "timeout": TIMEOUT, "device": "cpu", "walls": True,
-           "shard": "", "grading": "", "canvas": ""}
 
 
 def run(options) -> int:
@@ -38,7 +47,7 @@ def run(options) -> int:
     if not options.out:
         raise ValueError("grade takes --out DIR, the folder for what comes out")
     before = _before(options.out, options.resume)
-    settled = _settle(options, before.get("options", {}))
+    settled = settle(options, before.get("options", {}))
     submissions = Path(settled["submissions"])
     out = options.out.resolve()
     if out == submissions or out in submissions.parents or submissions in out.parents:
@@ -46,6 +55,8 @@ def run(options) -> int:
     seed = before.get("seed", options.seed)
     if options.seed not in (None, seed):
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
+    if "ended" in before and options.seed is None:      # its pages were given out, and may tell the seed
+        seed = None
     rules = rules_of(options, settled)      # a mistake in it is said before anything is asked
     template = template_of(options, settled)
     need_walls(settled, options.cluster)
@@ -54,84 +65,44 @@ def run(options) -> int:
         shard = collect.parse_shard(settled["shard"])
         if seed is None:
             raise ValueError("--shard needs --seed N, the same for all shards")
-        settled["class"] = sorted(collect.sources_of(submissions)[0])
-    students, refused = collect.collect(submissions, out / "submissions", shard)
-    this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules, template)
-    this.checks = checks_of(before)
-    this.ask(options)
-    return this.finish()
+    roster = Roster.read(Path(settled["roster"])) if settled["roster"] else None
+    with collect.Reader() as reader:        # what is no class is refused before anything is written
+        named = collect.whose(submissions, reader, roster)[0]
+    if settled["shard"]:
+        settled["class"] = sorted(named)
+    with locked(out):
+        students, refused = collect.collect(submissions, out / "submissions", shard, roster)
+        this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules,
+                   template)
+        this.checks = checks_of(before)
+        this.ask(options)
+        return this.finish()
 
 
 def _before(out: Path, resume: bool) -> dict:
     """The manifest of the run to go on with; {} for a new one."""
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is no folder")
-    if not out.exists() or not any(out.iterdir()):
-        return {}
-    if not resume:
+    if resume:
+        return manifest(out / "manifest.json")
+    if out.exists() and any(out.iterdir()):
         raise ValueError(f"--out {out} is not empty: --resume goes on with the run that lies there")
-    return manifest(out / "manifest.json")
+    return {}
 
 
-def manifest(path: Path) -> dict:
-    """A run's manifest; a ValueError where it is none."""
+@contextlib.contextmanager
+def locked(out: Path):
+    """No other run works in this folder meanwhile; a ValueError where one does."""
+    import fcntl
+    out.mkdir(parents=True, exist_ok=True)
+    folder = os.open(out, os.O_RDONLY)
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} is no manifest of a run: {error}") from None
-
-
-def _settle(options, before: dict) -> dict:
-    """The options that a run keeps: as given now, else as it was begun, else as they are without."""
-    given = {"submissions": options.submissions and str(options.submissions.resolve()),
-             "hidden_from": options.hidden_from and str(options.hidden_from.resolve()),
-             "timeout": options.timeout, "device": options.device, "shard": options.shard,
-             "walls": False if options.no_jail else None}
-    if options.chapters:        # a run that goes on keeps those that it has
-        stems = {chapter.stem for chapter in chapters.several(*options.chapters)}
-        given["chapters"] = sorted(stems.union(before.get("chapters", ())))
-    begun = {name: before[name] for name in WITHOUT if name in before}
-    without = {**WITHOUT, "chapters": [chapter.stem for chapter in chapters.chapters()]}
-    settled = {**without, **begun, **{name: value for name, value in given.items() if value is not None}}
-    if settled["hidden_from"] and not Path(settled["hidden_from"]).is_dir():
-        raise ValueError(f"--hidden-from {options.hidden_from or settled['hidden_from']} is no folder")
-    setting_of(settled)         # refuses what means nothing, before anything is written
-    return settled
-
-
-def setting_of(settled: dict, seed: int = 0) -> Setting:
-    """How a run with these options asks."""
-    return Setting(seed=seed, **{name: settled[name] for name in ("device", "timeout", "walls", "hidden_from")})
-
-
-def checks_of(before: dict) -> dict[str, tuple[Asked, ...]]:
-    """What a run has asked, by a chapter's stem."""
-    return results.from_json(dict[str, tuple[Asked, ...]], before.get("checks", {}))
-
-
-def rules_of(options, settled: dict) -> grading.Grading:
-    """The rules of a run: those that --grading names now, else those it was begun with. `settled` keeps the path."""
-    if options.grading:
-        settled["grading"] = str(options.grading.resolve())
-    path = Path(settled["grading"]) if settled.get("grading") else None
-    if path and not path.is_file():
-        raise ValueError(f"--grading {options.grading}: there is no such file" if options.grading else
-                         f"{path}, by which this run was graded, is gone: name its rules with --grading FILE")
-    return grading.read(path)
-
-
-def template_of(options, settled: dict) -> canvas.Template | None:
-    """Canvas' gradebook: as --canvas names it now, else as the run was begun, None where that is gone."""
-    if options.canvas:
-        settled["canvas"] = str(options.canvas.resolve())
-    path = Path(settled["canvas"]) if settled.get("canvas") else None
-    return canvas.Template.read(path) if path and (options.canvas or path.is_file()) else None
-
-
-def need_walls(settled: dict, cluster: str | None) -> None:
-    """A CourseError where walls are wanted and cannot be built. The machines of a cluster say so themselves."""
-    if settled["walls"] and cluster in (None, "local") and (why := jail.missing()):
-        raise CourseError(f"{why}. --no-jail goes on without walls, and marks every result.")
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise ValueError(f"another run is at work in {out}") from None
+    finally:
+        os.close(folder)
 
 
 @dataclass
@@ -158,55 +129,77 @@ class Run:
         self.console.print(words, markup=False, soft_wrap=True)
 
     def ask(self, options, again: Collection[str] = ()) -> None:
-        """Ask what has not been asked, or all that is there of the chapters in `again` and of no other.
+        """Ask what has not been asked, or all that is there of the chapters in `again`, on its old seed, and no other.
 
-        Each cell is written as it ends.
+        Each cell is written as it ends. What was graded stays where the file is no longer there.
         """
+        if strange := set(options.students or ()) - {student.name for student in self.students}:
+            raise ValueError(f"--students {', '.join(sorted(strange))}: nobody here is called that")
         wanted = [chapter for chapter in self.chapters if not again or chapter.stem in again]
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
         self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
         self._warn()
-        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in self.students]
+        students = [student for student in self.students if not options.students or student.name in options.students]
+        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in students]
         self._write_manifest()
+        todo = self._todo(blank, bool(again))
+        folders = {student.name: student.folder for student in self.students}
         try:
-            with self._pool(options, scratch) as pool:
-                plan = pool.plan([chapter.stem for chapter in wanted])
-                self.checks, self.layers = {**self.checks, **plan.checks}, plan.layers
-                self._write_manifest()
-                if holes := [layer for layer, holds in self.layers.items() if not holds]:
-                    raise CourseError(f"the jail does not hold: {', '.join(holes)}. --no-jail goes on all the same, "
-                                      "and marks every result.")
-                self.say(f"Behind walls: {', '.join(self.layers)}." if self.layers else
-                         "WITHOUT WALLS: what was handed in can read this disk and write to it.")
-                todo = []
-                for cell in blank:
-                    old = cells.read(self.out, cell.student, cell.chapter)
-                    if cell.missing:
-                        if not (old and again):         # again: what else was handed in is no longer here
+            for seed in dict.fromkeys(cell.seed for cell in todo) or [self.seed]:
+                with self._pool(options, scratch, dataclasses.replace(self.setting, seed=seed)) as pool:
+                    self._plan(pool, wanted)
+                    now = [cell for cell in todo if cell.seed == seed]
+                    with self._bar(len(now)) as step:
+                        for cell in pool.run(now, folders, self.checks):
                             cells.write(self.out, cell)
-                    elif again or not old or not cell.same(old):
-                        todo.append(cell)
-                if reused := len(blank) - len(todo) - sum(cell.missing for cell in blank):
-                    self.say(f"{reused} are as they were graded, {len(todo)} are to be asked.")
-                folders = {student.name: student.folder for student in self.students}
-                with self._bar(len(todo)) as step:
-                    for cell in pool.run(todo, folders, self.checks):
-                        cells.write(self.out, cell)
-                        step(f"{cell.student[:20]} {cell.chapter.stem[2:]}")
+                            step(f"{cell.student[:20]} {cell.chapter.stem[2:]}")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _pool(self, options, scratch: Path):
+    def _todo(self, blank: list[Cell], again: bool) -> list[Cell]:
+        """Of these blank cells, those to be asked; what is missing is written as it is."""
+        todo, edited = [], cells.edited(self.out)
+        for cell in blank:
+            old, where = cells.read(self.out, cell.student, cell.chapter), f"{cell.student} {cell.chapter.stem}"
+            if old and not again and cells.path(self.out, cell.student, cell.chapter) in edited:
+                self.say(f"{where}: its verdicts were changed by another hand, and are asked again")
+                old = None
+            if cell.missing and not old:
+                cells.write(self.out, cell)
+            elif cell.missing:
+                if not again and old.missing:       # again: what else was handed in is no longer here
+                    cells.write(self.out, cell)
+                elif not again:
+                    self.say(f"{where} is no longer there; what was graded stays, until "
+                             f"{cells.path(self.out, cell.student, cell.chapter).relative_to(self.out)} is deleted")
+            elif again or not old or not cell.same(old):
+                todo.append(dataclasses.replace(cell, seed=old.seed) if again and old else cell)
+        if reused := len(blank) - len(todo) - sum(cell.missing for cell in blank):
+            self.say(f"{reused} are as they were graded, {len(todo)} are to be asked.")
+        return todo
+
+    def _plan(self, pool, wanted: list[Chapter]) -> None:
+        """Have the reference answer, and see that the walls hold."""
+        plan = pool.plan([chapter.stem for chapter in wanted])
+        self.checks, self.layers = {**self.checks, **plan.checks}, plan.layers
+        self._write_manifest()
+        if holes := [layer for layer, holds in self.layers.items() if not holds]:
+            raise CourseError(f"the jail does not hold: {', '.join(holes)}. --no-jail goes on all the same, "
+                              "and marks every result.")
+        self.say(f"Behind walls: {', '.join(self.layers)}." if self.layers else
+                 "WITHOUT WALLS: what was handed in can read this disk and write to it.")
+
+    def _pool(self, options, scratch: Path, setting: Setting):
         """What asks cells: processes here, or machines."""
         if not options.cluster:
-            return Jobs(options.jobs, self.setting, scratch)
+            return Jobs(options.jobs, setting, scratch)
         try:
             from grader.classroom.run.cluster import Cluster
         except ModuleNotFoundError as error:
             raise CourseError(f"--cluster needs {error.name}: pip install -r requirements-cluster.txt") from None
-        return Cluster(options.cluster, options.jobs, self.setting, scratch)
+        return Cluster(options.cluster, options.jobs, setting, scratch)
 
     @contextlib.contextmanager
     def _bar(self, total: int):
@@ -220,10 +213,12 @@ class Run:
     def _warn(self) -> None:
         """Say what will not be graded, and what will not be asked."""
         for name, why in self.refused.items():
-            self.say(f"refused: {collect.shown(name)}: {why}")
+            self.say(f"refused: {shown(name)}: {why}")
         for student in self.students:
             for why in student.refused:
                 self.say(f"left out: {student.name}: {why}")
+            if mixed := sources.scripts(student.name):
+                self.say(f"look at the name {student.name}: one word has {' and '.join(sorted(mixed)).lower()} letters")
         bare = [c.number for c in self.chapters if not any(cells.files(c, self.setting).values())]
         if bare:
             self.say(f"No hidden checks are there for {', '.join(bare)}: only what students see is asked.")
@@ -237,7 +232,7 @@ class Run:
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.begun)), **more,
             "rules": results.to_json(self.grading), "checks": results.to_json(self.checks),
             "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
-            "refused": {collect.shown(name): why for name, why in self.refused.items()},
+            "refused": {shown(name): why for name, why in self.refused.items()},
             "gone": self.gone(), "not_asked": cells.not_asked(self.setting)}
         results.write_whole(self.out / "manifest.json", json.dumps(content, indent=1) + "\n")
 
@@ -245,7 +240,7 @@ class Run:
         """Who has cells here of an earlier run, and is neither among the students now nor refused."""
         here = {student.name for student in self.students}
         return sorted(folder.name for folder in (self.out / "cells").glob("*") if folder.name not in here and not any(
-            folder.name + ending in self.refused for ending in ("", *collect.ENDINGS)))
+            folder.name + ending in self.refused for ending in ("", *ENDINGS)))
 
     def cells(self) -> list[Cell]:
         """All cells of the run, by chapter and student."""
@@ -282,9 +277,9 @@ class Run:
                      f"{': ' if instead else ''}{'; '.join(instead)}")
         if gone := self.gone():
             self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
-        late = self.grading.days.keys() - {student.name for student in self.students}
-        if late:
-            self.say(f"late.days names nobody here: {', '.join(sorted(late))}")
+        for what, named in (("late.days", self.grading.days), ("overrides", self.grading.overrides)):
+            if nobody := named.keys() - {student.name for student in self.students}:
+                self.say(f"{what} names nobody here: {', '.join(sorted(nobody))}")
         self.say(f"Written to {chapters.shown(self.out)}: grades.csv, class.html, feedback/, results/, junit.xml, "
                  f"manifest.json{', canvas.csv' if self.template else ''}.")
         return 1 if lost or self.refused or any(student.refused for student in self.students) else 0

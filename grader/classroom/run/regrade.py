@@ -9,7 +9,8 @@ from grader.classroom.intake.collect import Handed, shown
 from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells
-from grader.classroom.run.grade import Run, checks_of, manifest, need_walls, rules_of, template_of
+from grader.classroom.run.grade import Run, locked
+from grader.classroom.run.options import checks_of, manifest, need_walls, rules_of, template_of
 from grader.course.chapters import several
 from grader.front.results import from_json
 
@@ -40,9 +41,10 @@ def run(options) -> int:
             if cell.chapter.stem in again and cell.hashes["submission"] != now:
                 this.say(f"{student.name}: {cell.chapter.stem} in {shown(str(student.folder))} is not what was graded "
                          "before")
-    kept = keep(out)
-    this.ask(options, again)
-    code = this.finish()
+    with locked(out):
+        kept = keep(out)
+        this.ask(options, again)
+        code = this.finish()
     lines = list(changes(was, this.book()))     # by other rules, points change in chapters that were not asked too
     (kept / "changes.txt").write_text("\n".join(lines) + "\n", "utf-8")
     this.say("\n".join(["", "What changed:", *(lines or ["nothing"])]))

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from grader.classroom.intake import collect
 from grader.classroom.run import cells
-from grader.classroom.run.grade import Run, checks_of, manifest, rules_of, template_of
+from grader.classroom.run.grade import Run
+from grader.classroom.run.options import checks_of, manifest, rules_of, template_of
 from grader.course.chapters import Chapter
 
 SAME = ("version", "commit", "torch", "seed", "checks")                 # in the manifests of all shards

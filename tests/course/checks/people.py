@@ -46,8 +46,9 @@ def faults(chapter: Chapter) -> list[Fault]:
     for i, j in itertools.combinations(range(len(entries)), 2):
         if {i, j} <= free and not alone[i].parts & alone[j].parts:
             free -= {i, j}
-            pairs.append(_fault(solution, f"{alone[i].habit} + {alone[j].habit}", [entries[i]["code"], entries[j]["code"]],
-                                [*entries[i]["told"], *entries[j]["told"]]))
+            both = entries[i], entries[j]
+            pairs.append(_fault(solution, " + ".join(entry["habit"] for entry in both),
+                                [entry["code"] for entry in both], sum((entry["told"] for entry in both), [])))
     return alone + pairs
 
 
@@ -93,5 +94,5 @@ def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Scre
         return Screen(fault, False, [], None)
     first = failed[0]
     words = first.mistake or f"{first.check.rule} {' '.join(first.facts)} {first.check.hint}"
-    wrong = sorted({verdict.mistake for verdict in failed if verdict.mistake and not fault.fits(verdict.mistake)})
+    wrong = sorted({words for verdict in failed for words in verdict.mistake.splitlines() if not fault.fits(words)})
     return Screen(fault, fault.fits(words) and not wrong, wrong, first)

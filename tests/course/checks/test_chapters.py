@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import grader as grader_package
+from grader.author.fixed import fixed
 from grader.course import chapters, checks, lesson, stubs
 from grader.front import report
 from grader.judge.edits import edits
@@ -157,6 +158,13 @@ def test_a_chapter_is_complete(chapter):
     assert len(table["mistake"]) >= 6 and len(table["alternative"]) >= 2
     assert chapter.notebook.exists()
     assert chapter.title
+
+
+@EVERY_CHAPTER
+def test_few_answers_can_be_known_by_heart(chapter):
+    """At most 15 % of the points are for answers that no seed changes."""
+    same, share = fixed([chapter])[chapter]
+    assert share <= 0.15, f"{share:.0%}: " + ", ".join(check.name for check in same)
 
 
 @EVERY_CHAPTER

@@ -83,7 +83,7 @@ def test_other_chapters_are_graded(tmp_path):
         dead = "\n\nimport os\n\nos._exit(0)\n" if chapter == LINEAR else ""
         (tmp_path / f"{chapter.stem}.py").write_text(source + dead, "utf-8")
     with Grader() as grader:
-        words = {chapter.stem: {v.word for v in grader.grade(chapter, tmp_path)}
+        words = {chapter.stem: {v.word for v in grader.grade(chapter, tmp_path, only=lambda check: not check.lacking)}
                  for chapter in chapters.chapters()}
     assert words.pop("ex03_linear") == {"crashed"}
     assert set().union(*words.values()) == {"passed"}

@@ -10,8 +10,9 @@ import pytest
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.judge.engine import Grader
+from grader.sandbox import jail
 from grader.sandbox.launcher import WORKER, ZYGOTE, Launcher, fresh
-from grader.sandbox.process import Ended
+from grader.sandbox.process import CAN_TELL, Ended
 from grader.sandbox.setting import Setting
 from grader.sandbox.submission import AFTER_TIMEOUT, BUDGET
 
@@ -80,6 +81,37 @@ def test_a_file_that_is_slow_in_every_check_ends_in_time(tmp_path):
     first, later = [f"no answer within {limit:g} seconds"], [f"no answer within {AFTER_TIMEOUT:g} second"]
     assert said.count(later) >= 3 and said == [first] * said.index(later) + [later] * said.count(later)
     assert took < limit * (BUDGET + 1) + AFTER_TIMEOUT * count + 20     # and 20 to start, on a busy machine
+
+
+@pytest.fixture
+def one_processor():
+    """One processor for this process and its children."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    yield
+    os.sched_setaffinity(0, before)
+
+
+@pytest.mark.skipif(not CAN_TELL, reason="only Linux says how long a process waits for a processor")
+@pytest.mark.parametrize("walls", [False, pytest.param(True, marks=pytest.mark.skipif(
+    bool(jail.missing()), reason="the jail cannot be built here"))])
+def test_a_busy_machine_fails_nobody(tmp_path, one_processor, walls):
+    """0.6 seconds of work take three among four endless loops, and are within a limit of 1 all the same."""
+    work = ("\n\nimport time\n\n_flops = linear_flops\n\n\ndef linear_flops(*sizes):\n"
+            "    end = time.thread_time() + SECONDS\n    while time.thread_time() < end: pass\n"
+            "    return _flops(*sizes)\n")
+    with Grader(Setting(timeout=1, walls=walls)) as grader:
+        grader.checks(LINEAR)
+        loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+        try:
+            for seconds, word in (("0.3", "passed"), ("1e9", "timeout")):
+                (tmp_path / "ex03_linear.py").write_text(SOLUTION + work.replace("SECONDS", seconds), "utf-8")
+                said, = grader.grade(LINEAR, tmp_path, only=lambda check: check.function == "test_flops")
+                assert said.word == word and said.seconds > 1
+        finally:
+            for loop in loops:
+                loop.kill()
+                loop.wait()
 
 
 def test_workers_die_with_the_front_end(tmp_path):

@@ -1,9 +1,11 @@
 # verdict: forbidden
-# checks: all
+# checks: test_forward
 # words: torch.nn.Linear
-from torch.nn.modules.linear import Linear as Borrowed
+def another():
+    from torch.nn.modules.linear import Linear as Borrowed
+    return Borrowed
 
 
-class Linear(Borrowed):
+class Linear(another()):
     def __init__(self, in_features, out_features, bias=False):
         super().__init__(in_features, out_features, bias)

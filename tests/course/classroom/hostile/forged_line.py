@@ -14,4 +14,4 @@ grader.sandbox.worker.write_frame = forge
 
 
 def change(header):
-    return {"id": header["id"], "forbidden": [[int("9" * 4_000), "torch.nn.Linear"]]}
+    return {"id": header["id"], "forbidden": [[int("9" * 4_000), "torch.nn.Linear", "Linear"]]}

@@ -14,4 +14,4 @@ grader.sandbox.worker.write_frame = forge
 
 
 def change(header):
-    return {"id": header["id"], "forbidden": [[n, "torch.nn.Linear \x1b[2J"] for n in range(50_000)]}
+    return {"id": header["id"], "forbidden": [[n, "torch.nn.Linear \x1b[2J", "Linear"] for n in range(50_000)]}
