@@ -258,7 +258,8 @@ def test_two_habits_at_once_are_both_said(grader, tmp_path):
     """An AdamW without bias correction that decays after its step."""
     source = edited("ex14_training", (
         '                p.mul_(1 - lr * group["weight_decay"])\n', ""), (
-        'm_scale = 1 - beta1 ** state["step"]', "m_scale = 1"), ('v_scale = 1 - beta2 ** state["step"]', "v_scale = 1"), (
+        'm_scale = 1 - beta1 ** state["step"]', "m_scale = 1"), (
+        'v_scale = 1 - beta2 ** state["step"]', "v_scale = 1"), (
         '                p.addcdiv_(state["m"], root, value=-lr / m_scale)\n',
         '                p.sub_(lr * state["m"] / root)\n                p.sub_(lr * group["weight_decay"] * p)\n'))
     said = one(grader, tmp_path, "ex14_training", source, "test_adamw_small_gradients")
@@ -302,11 +303,11 @@ def test_an_error_in_a_helper_of_one_s_own_is_the_part_s(grader, tmp_path):
      "test_forward[float16]", "every number is 2 times what is expected right in float32 and float64 and bfloat16, "
                               "wrong in float16"),
     ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32)",
-                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")], "test_slopes",
-     "your result requires a gradient where none is due"),
+                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
+     "test_slopes", "your result requires a gradient where none is due"),
     ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32)",
-                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")], "test_slopes",
-     "every number is 3 times what is expected"),
+                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
+     "test_slopes", "every number is 3 times what is expected"),
 ])
 def test_what_an_answer_shows(grader, tmp_path, stem, edits, check, words):
     assert words in one(grader, tmp_path, stem, edited(stem, *edits), check)
