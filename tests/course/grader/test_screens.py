@@ -303,10 +303,10 @@ def test_an_error_in_a_helper_of_one_s_own_is_the_part_s(grader, tmp_path):
      "test_forward[float16]", "every number is 2 times what is expected right in float32 and float64 and bfloat16, "
                               "wrong in float16"),
     ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32)",
-                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
+                         "return 3 * nn.Parameter(2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
      "test_slopes", "your result requires a gradient where none is due"),
     ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32)",
-                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
+                         "return 3 * nn.Parameter(2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
      "test_slopes", "every number is 3 times what is expected"),
 ])
 def test_what_an_answer_shows(grader, tmp_path, stem, edits, check, words):
