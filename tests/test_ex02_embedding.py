@@ -177,15 +177,17 @@ def test_lookup_copies(impl, draw):
     return found
 
 
-def again(draw, module, *arguments):
+def again(draw, module, x):
     """What a module gives in training, in eval, and after its weights have changed, and the gradients."""
     found, parameters = {}, list(module.parameters())
+    if x.is_floating_point():
+        parameters.append(x.requires_grad_())
     for training in (True, False):
         module.train(training)
         word = "in training" if training else "in eval, with other weights"
         with torch.no_grad():
-            found[f"{word}, without gradients"] = module(*arguments)
-        y = module(*arguments)
+            found[f"{word}, without gradients"] = module(x)
+        y = module(x)
         if y.requires_grad:
             (y * draw(*y.shape)).sum().backward()
         found[word] = {"y": y, "gradients": [p.grad for p in parameters]}

@@ -135,7 +135,7 @@ def test_again(impl, draw):
 
     Keep no transpose from an earlier call. The bias and the gradient are for eval too.
     """
-    layer, x, found = draw.fill(impl.Linear(6, 4, bias=True)), draw(2, 3, 6), {}
+    layer, x, found = draw.fill(impl.Linear(6, 4, bias=True)), draw(2, 3, 6).requires_grad_(), {}
     for training in (True, False):
         layer.train(training)
         word = "in training" if training else "in eval, with other weights"
@@ -144,7 +144,9 @@ def test_again(impl, draw):
         y = layer(x)
         if y.requires_grad:
             (y * draw(2, 3, 4)).sum().backward()
-        found[word] = {"y": y, "grad of weight": layer.weight.grad, "grad of bias": layer.bias.grad}
+        found[word] = {"y": y, "grad of x": x.grad, "grad of weight": layer.weight.grad,
+                       "grad of bias": layer.bias.grad}
+        x.grad = None
         with torch.no_grad():
             for p in layer.parameters():
                 p.grad = None

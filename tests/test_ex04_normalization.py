@@ -24,7 +24,7 @@ def parameters(module):
 
 def again(draw, module, x):
     """What a norm gives in training, in eval, and after its weights have changed, and the gradients."""
-    found, parameters = {}, list(module.parameters())
+    found, parameters, x = {}, list(module.parameters()), x.requires_grad_()
     for training in (True, False):
         module.train(training)
         word = "in training" if training else "in eval, with other weights"
@@ -33,7 +33,8 @@ def again(draw, module, x):
         y = module(x)
         if y.requires_grad:
             (y * draw(*y.shape)).sum().backward()
-        found[word] = {"y": y, "gradients": [p.grad for p in parameters]}
+        found[word] = {"y": y, "gradients": [p.grad for p in (x, *parameters)]}
+        x.grad = None
         with torch.no_grad():
             for p in parameters:
                 p.grad = None
@@ -389,5 +390,6 @@ def test_bad_arguments(impl, draw):
     eps = -1e-5 * (1 + int(draw.ints(50, 1)))
     return {name: {"d_model = 0": raises(ValueError, lambda: kind(0), names="d_model"),
                    f"eps = {eps:.0e}": raises(ValueError, lambda: kind(6, eps), names="eps"),
+                   "eps = -1e-12": raises(ValueError, lambda: kind(6, -1e-12), names="eps"),
                    "eps = 0": accepts(lambda: kind(6, 0))}
             for name, kind in (("LayerNorm", impl.LayerNorm), ("RMSNorm", impl.RMSNorm))}

@@ -50,6 +50,25 @@ class Codec:
         return b"".join(self.tokens[id] for id in ids).decode("utf-8", errors="replace")
 
 
+class EachByte:
+    """A tokenizer with an id per byte that decodes to U+FFFD for each byte that is no character yet."""
+
+    def decode(self, ids):
+        text = ""
+        for raw in _characters(bytes(ids)):
+            try:
+                text += raw.decode()
+            except UnicodeDecodeError:
+                text += "\ufffd" * len(raw)
+        return text
+
+
+def _characters(text):
+    """The bytes of a text, cut in front of every character."""
+    starts = [i for i, byte in enumerate(text) if byte & 0xC0 != 0x80]
+    return [text[i:j] for i, j in zip(starts, [*starts[1:], len(text)])]
+
+
 # -- filters
 
 @dtypes("float32", "bfloat16")
@@ -67,9 +86,11 @@ def test_temperature_refuses(impl, draw):
 
     `not temperature > 0` is true of NaN as well.
     """
-    logits = draw(3)
-    return [raises(ValueError, lambda: impl.apply_temperature(logits, t), names="temperature")
-            for t in (0, -1.0, float("nan"))]
+    logits, said = draw(3), {}
+    for t in [0, float("nan"), *(2 * draw.uniform(5) - 1).tolist()]:
+        said[f"{t:.2f}"] = impl.apply_temperature(logits, t) if t > 0 \
+            else raises(ValueError, lambda: impl.apply_temperature(logits, t), names="temperature")
+    return said
 
 
 @dtypes("float32", "float16")
@@ -111,7 +132,8 @@ def test_top_p_crossing(impl, draw):
     Of 50 %, 30 %, 15 % and 5 %, p = 0.6 keeps two: the first has only 0.5. If the sum is p
     exactly, nothing more is needed: of four times 25 %, p = 0.5 keeps two.
     """
-    chances = torch.tensor([0.15, 0.5, 0.05, 0.3], dtype=draw.float, device=draw.device)
+    order = draw.uniform(4).argsort()
+    chances = torch.tensor([0.15, 0.5, 0.05, 0.3], dtype=draw.float, device=draw.device)[order].clone()
     said = {f"{p} of unequal ones": _kept(impl.top_p(chances.log(), p)) for p in (0.45, 0.6, 0.9)}
     even = torch.full((4,), 1.5, dtype=draw.float, device=draw.device)
     return {**said, **{f"{p} of equal ones": _kept(impl.top_p(even, p)) for p in (0.25, 0.5, 0.6)}}
@@ -146,7 +168,8 @@ def test_filters_in_half_precision(impl, draw, dtype):
     """
     flat = draw.ints(2, 2, 500).to(dtype) / 256
     near = -torch.arange(256, device=draw.device).to(dtype) / 512
-    return {"top_p": _kept(impl.top_p(flat, 0.701)), "min_p": [_kept(impl.min_p(near, p)) for p in (0.7, 0.8, 0.9)]}
+    return {"top_p": [_kept(impl.top_p(flat, p)) for p in (0.701, 0.3, 0.95)],
+            "min_p": [_kept(impl.min_p(near, p)) for p in (0.7, 0.8, 0.9)]}
 
 
 def test_filters_after_filters(impl, draw):
@@ -166,6 +189,8 @@ def test_filters_refuse(impl, draw):
     """
     logits = draw(5)
     return {
+        "that make sense": [impl.top_k(logits, 1), impl.top_p(logits, 0.01), impl.min_p(logits, 1),
+                            impl.top_p(logits, 1)],
         "top_k": [raises(ValueError, lambda: impl.top_k(logits, k)) for k in (0, -3)],
         "top_p": [raises(ValueError, lambda: impl.top_p(logits, p)) for p in (0, -0.1, 1.01, float("nan"))],
         "min_p": [raises(ValueError, lambda: impl.min_p(logits, p)) for p in (-0.1, 1.01, float("nan"))],
@@ -231,13 +256,17 @@ def test_inverse_cdf_ends(impl, draw):
     """A token of probability 0 is never chosen, not at u = 0 and not at the largest u below 1.
 
     At u = 0 the first id is right only if it has any probability: the sum must be *above* u. At
-    the other end, rounding may leave the sum of all a little below 1: compare with u times it.
+    the other end, rounding may leave the sum of all a little below 1: compare with u times it. All in float64, where
+    a token of one in a billion still has its place.
     """
     logits = draw(40, 30)
-    logits = torch.nn.functional.pad(logits, (2, 3), value=-math.inf)
+    logits = torch.nn.functional.pad(logits, (2, 3), value=-math.inf)       # ids 2 … 31 remain
     u = torch.zeros(40, dtype=torch.float64, device=draw.device)
+    rare = torch.tensor([[0.0, -20.7]] * 2, dtype=draw.float, device=draw.device)
+    places = torch.tensor([0.9999999985, 0.9999999995], dtype=torch.float64, device=draw.device)
     return {"u = 0": impl.inverse_cdf(logits, u),
             "u just below 1": impl.inverse_cdf(logits, u + 1 - 2**-53),
+            "one in a billion": impl.inverse_cdf(rare, places),
             "one token left": impl.inverse_cdf(impl.top_k(logits, 1), u + 0.5)}
 
 
@@ -249,7 +278,8 @@ def test_inverse_cdf_refuses(impl, draw):
     nothing, broken, u = draw(2, 5), draw(2, 5), draw.uniform(2)
     nothing[1], broken[0, 2] = -math.inf, math.nan
     nothing, broken = nothing.clone(), broken.clone()
-    return [raises(ValueError, lambda: impl.inverse_cdf(x, u), names="logits") for x in (nothing, broken)]
+    return {"refused": [raises(ValueError, lambda: impl.inverse_cdf(x, u), names="logits") for x in (nothing, broken)],
+            "the rows that are whole": [impl.inverse_cdf(nothing[0], u[0]), impl.inverse_cdf(broken[1], u[1])]}
 
 
 def test_sample(impl, draw):
@@ -301,7 +331,8 @@ def test_left_pad(impl, draw):
     Padding stands in front so that all rows end, and go on, together. On padding the position
     is 0 (any would do, but it must exist) and real is False.
     """
-    tokens, positions, real = impl.left_pad(PROMPTS, draw.device)
+    tokens, positions, real = impl.left_pad(
+        [(1 + draw.ints(90, int(n) + 1)).tolist() for n in draw.ints(6, 4)], draw.device)
     return {"tokens": tokens, "positions": positions, "real": real,
             "a single prompt": impl.left_pad([[3, 0, 4]], draw.device)}
 
@@ -396,6 +427,20 @@ def test_generate_twice(impl, draw):
             "prompts": prompts}
 
 
+def test_generate_ends_with_its_rows(impl, draw):
+    """When every row has stopped, the model is not asked again, with a cache and without.
+
+    Nothing that it could say would be given out. Look at `going` before the next step begins.
+    """
+    model, said = _model(impl, draw), {}
+    free = impl.generate(model, PROMPTS, 4, temperature=0)
+    for use_cache in (True, False):
+        new, passes = _logits_of(model, lambda: impl.generate(
+            model, PROMPTS, 8, [row[1] for row in free], temperature=0, use_cache=use_cache))
+        said[f"use_cache={use_cache}"] = {"new ids": new, "passes": len(passes)}
+    return said
+
+
 def test_generate_mode(impl, draw):
     """generate runs in eval mode and without gradients, and puts every module's mode back.
 
@@ -406,15 +451,17 @@ def test_generate_mode(impl, draw):
     model.register_forward_hook(
         lambda *passed: seen.append([passed[0].training, passed[-1].requires_grad]))
     said = []
+    new = []
     for training in (True, False):
-        impl.generate(model.train(training), PROMPTS[:1], 2, use_cache=False)
+        new.append(impl.generate(model.train(training), PROMPTS[:1], 2, use_cache=False, temperature=0))
         said.append(model.training)
     model.train()
     unknown = raises(ValueError, lambda: impl.generate(model, [[99]], 2))
     said.append(model.training)
     model.blocks[0].eval()                             # frozen by its owner
     impl.generate(model, PROMPTS[:1], 2, use_cache=False)
-    return {"training, gradients": seen, "training, eval, after an error": said, "an unknown id": unknown,
+    return {"new ids": new, "training, gradients": seen, "training, eval, after an error": said,
+            "an unknown id": unknown,
             "a frozen part": [module.training for module in (model, model.norm, model.blocks[0])]}
 
 
@@ -444,9 +491,10 @@ def test_text_pieces(impl, draw):
     The bytes of 🙂 lie in three tokens here: nothing comes out after the first two. What stands
     before the unfinished character does. Decode all ids so far; an end of U+FFFD waits.
     """
-    codec = Codec(b"a", b" b\xf0\x9f", b"\x99", b"\x82", b"\x82c", "é".encode(), b"\xc3", b"\xa9 \xe6\x9d")
+    codec = Codec(b"a", b" b\xf0\x9f", b"\x99", b"\x82", b"\x82c", "é".encode(), b"\xc3", b"\xa9 \xe6\x9d", b"d")
     said = {}
-    for name, ids in {"in order": [0, 1, 2, 3, 5, 0], "joined": [1, 2, 4, 6, 7, 4]}.items():
+    before = draw.ints(9, int(draw.ints(4))).tolist()      # pieces of characters, and whole ones
+    for name, ids in {"in order": [0, 1, 2, 3, 5, 0], "joined": [1, 2, 4, 6, 7, 4], "drawn": [*before, 0, 0]}.items():
         events = []
         def given(ids=ids, events=events):
             for id in ids:
@@ -461,11 +509,14 @@ def test_text_pieces(impl, draw):
 def test_text_pieces_of_bad_bytes(impl, draw):
     """Joined, the pieces are the decoded text, also where bytes are no UTF-8 and at a cut-off end.
 
-    A U+FFFD that is really there comes out when something follows it, or at the end.
+    A U+FFFD that is really there comes out when something follows it, or at the end. There may be several at an
+    end, one for each byte that is no character yet: all of them wait.
     """
     codec = Codec(b"a", b"\xff", b"\xf0\x9f", b"\x99\x82", "\ufffd".encode())
-    ids = {"cut off": [0, 2], "invalid": [0, 1, 1, 0, 2, 0], "real": [4, 0, 4], "whole": [2, 3], "none": []}
-    return {name: "".join(impl.text_pieces(codec, row)) for name, row in ids.items()}
+    ids = {"cut off": [0, 2], "invalid": [0, 1, 1, 0, 2, 0], "real": [4, 0, 4], "whole": [2, 3], "none": [],
+           "drawn": draw.ints(5, 12).tolist()}
+    said = {name: "".join(impl.text_pieces(codec, row)) for name, row in ids.items()}
+    return {**said, "a U+FFFD for each byte": list(impl.text_pieces(EachByte(), "a😀b".encode() + b"\xff\xffc"))}
 
 
 @points(2)

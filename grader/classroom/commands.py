@@ -24,6 +24,8 @@ def add(commands, how: argparse.ArgumentParser) -> None:
     grade.add_argument("--shard", metavar="I/N",
                        help="only every N-th student, from the I-th on; merge puts the shards together")
     grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these, such as 0,3-5; all without")
+    grade.add_argument("--roster", type=Path, metavar="FILE",
+                       help="who is in the class: a CSV file with name, login, id, email, section")
     grade.add_argument("--students", nargs="+", metavar="NAME", help="ask of these alone; all others stay as they are")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")

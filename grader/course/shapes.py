@@ -14,6 +14,8 @@ from beartype import BeartypeConf, beartype
 from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 from jaxtyping import jaxtyped
 
+from grader.course.lent import Lent
+
 _beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))       # where a float is asked for, an int will do
 _explained = jaxtyped(typechecker=_beartype)
 _put_off = []       # what `checked` has yet to do, for each function that was not called so far
@@ -89,10 +91,19 @@ def _returning(function, value):
 
 
 class CheckedLoader(SourceFileLoader):
-    """Loads a file with every function and class of it `checked`; lines and tracebacks stay the file's own."""
+    """Loads a file with every function and class of it `checked`; lines and tracebacks stay the file's own.
+
+    lent: what is filled in of it.
+    """
+
+    def __init__(self, fullname: str, path: str, lent: Lent | None = None):
+        super().__init__(fullname, path)
+        self.lent = lent
 
     def source_to_code(self, data, path, *, _optimize=-1):
         tree = compile(data, path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True, optimize=_optimize)
+        if self.lent:
+            self.lent.fill_in(tree)
         for node in ast.walk(tree):
             decorator = ast.copy_location(ast.Name("_checked", ast.Load()), node) if hasattr(node, "lineno") else None
             if isinstance(node, ast.FunctionDef):
@@ -104,7 +115,8 @@ class CheckedLoader(SourceFileLoader):
                 isinstance(tree.body[first], ast.ImportFrom) and tree.body[first].module == "__future__")):
             first += 1
         tree.body.insert(first, ast.ImportFrom(__name__, [ast.alias("checked", "_checked")], 0))
-        return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True, optimize=_optimize)
+        code = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True, optimize=_optimize)
+        return self.lent.located(code) if self.lent else code
 
     def path_stats(self, path):
         raise OSError("no bytecode: two saves within a second would run the first one's code")

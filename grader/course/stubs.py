@@ -2,11 +2,14 @@
 
 import ast
 import time
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from grader.course import chapters
 from grader.course.chapters import Chapter, stub
+
+SHOWN = 4           # names in a row; the others are counted
 
 
 def same_code(one: str, other: str) -> bool:
@@ -63,6 +66,86 @@ def parts(chapter: Chapter) -> frozenset[str]:
 
 def _functions(definition: ast.stmt) -> list[ast.FunctionDef]:
     return [node for node in ast.walk(definition) if isinstance(node, ast.FunctionDef)]
+
+
+def unwritten(chapter: Chapter, folder: Path | None = None, methods: bool = False) -> frozenset[str]:
+    """The parts all of whose bodies are still the stub's: in a file that is begun, and holds them.
+
+    methods: of a class that is half written, those of its methods too, as "Linear.forward".
+    """
+    path = (folder or chapters.EXERCISES) / f"{chapter.stem}.py"
+    try:
+        mine = ast.parse(path.read_text("utf-8"))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    handed_out = {node.name: node for node in ast.parse(stub(chapter)).body if hasattr(node, "name")}
+    found, written = set(), _bound_elsewhere(mine)
+    for node in mine.body:
+        name = getattr(node, "name", None)
+        if name not in parts(chapter):
+            continue
+        before = handed_out[name]
+        if _bodies(node) == _bodies(before):
+            found.add(name)
+            continue
+        written.add(name)
+        if methods and isinstance(node, ast.ClassDef) and isinstance(before, ast.ClassDef):
+            stubbed = {method.name: _bodies(method) for method in before.body
+                       if isinstance(method, ast.FunctionDef) and is_stub(method)}
+            found |= {f"{name}.{method.name}" for method in node.body
+                      if isinstance(method, ast.FunctionDef) and stubbed.get(method.name) == _bodies(method)}
+    return frozenset(found - written)
+
+
+def lent(chosen: Iterable[Chapter], methods: bool = False) -> str:
+    """What the reference stands in for in those of these files that are begun, in a line; "" where that is nothing."""
+    said = []
+    for chapter in chosen:
+        if chapter.solution.exists() and started(chapter) and (missing := unwritten(chapter, methods=methods)):
+            names = [part.name for part in ast.parse(stub(chapter)).body if hasattr(part, "name")]
+            order = sorted(missing, key=lambda name: (names.index(name.partition(".")[0]), name))
+            said.append(f"{chapter.stem} ({_some(order)})")
+    return f"Not written yet, so the reference stands in: {_some(said)}." if said else ""
+
+
+def _some(names: list[str]) -> str:
+    """The first few: "softmax, logsumexp and 3 more"."""
+    names = names if len(names) <= SHOWN else [*names[:SHOWN - 1], f"{len(names) - SHOWN + 1} more"]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def leaning_on(chapter: Chapter, missing: frozenset[str]) -> frozenset[str]:
+    """These parts, and what was given and uses them, or uses what does."""
+    found = set(missing)
+    uses = {name: {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+            for node in ast.parse(stub(chapter)).body for name in _binds(node) if name not in parts(chapter)}
+    while more := {name for name, used in uses.items() if used & found} - found:
+        found |= more
+    return frozenset(found)
+
+
+def _binds(node: ast.stmt) -> set[str]:
+    """The names that a statement of a module gives a meaning."""
+    if hasattr(node, "name"):
+        return {node.name}
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return {name.asname or name.name for name in node.names}
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+
+
+def _bound_elsewhere(tree: ast.Module) -> set[str]:
+    """The names that a module gives a meaning, or a new method, by other means than `def` and `class`."""
+    rest = [node for node in tree.body if not hasattr(node, "name")]
+    return set().union(*map(_binds, rest)) | {
+        target.value.id for node in rest if isinstance(node, ast.Assign) for target in node.targets
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name)}
+
+
+def _bodies(definition: ast.stmt) -> list[tuple[str, list[str]]]:
+    """Each function of a part, by its name, with its statements; docstrings are none."""
+    return sorted((function.name, [ast.dump(node) for node in function.body
+                                   if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))])
+                  for function in _functions(definition))
 
 
 def write_stubs() -> tuple[list[Chapter], list[Chapter]]:

@@ -35,6 +35,8 @@ def check(chapter: str, part: str = "") -> None:
         print("\n" + report.failure(failed, grader.setting))
         if len(every := report.failures(verdicts)) > 1:
             print("\nand\n" + report.in_short([verdict for verdict in every if verdict != failed]))
+    if filled_in := report.lent({found: verdicts}):
+        print(filled_in)
     if waiting := next((v for v in verdicts if v.word == "waiting"), None):
         print(f"  {waiting.facts[0]}")
 

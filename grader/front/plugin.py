@@ -146,7 +146,10 @@ def _here(config, grader: Grader, check, chapter: Chapter, folder, function) -> 
     from grader.sandbox.worker import LoadedChapter
 
     candidate = grader.submission(chapter, folder)
-    here = LoadedChapter(**scan_request(chapter, candidate.folders, folder or EXERCISES, grader.setting))
+    if candidate.is_to_do(check):
+        pytest.skip("todo: this part is not written yet")
+    here = LoadedChapter(**scan_request(chapter, candidate.folders, folder or EXERCISES, grader.setting,
+                                        lent=candidate.lent))
     for line, name, part in here.scan().get("forbidden", ()):
         if not part or part in check.names:
             pytest.fail(f"line {line} uses {name}, which is yours to write here", pytrace=False)

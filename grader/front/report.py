@@ -6,8 +6,8 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
-from grader.course import chapters
-from grader.course.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter, shown
+from grader.course import chapters, stubs
+from grader.course.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter, needs, shown
 from grader.judge.verdict import Verdict, Word
 from grader.sandbox.reply import CodeLine
 from grader.sandbox.setting import Setting
@@ -188,6 +188,8 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
            f"{total(v.points for v in verdicts)} of {total(v.check.points for v in verdicts)} points."
     if folder:
         said += f" (These inputs again: --seed {setting.seed})"
+    elif filled_in := lent(results):
+        said += f"\n{filled_in}"
     if failed:
         said += f"\n\n{failure(failed[0], setting, folder)}"
     if every:
@@ -197,6 +199,13 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
     elif len(failed) > 1:
         said += f"\n(and {len(failed) - 1} more: python -m grader check --all lists them)"
     return f"{said}\n\n{next_step(results, folder)}"
+
+
+def lent(results: dict[Chapter, list[Verdict]]) -> str:
+    """Of files in a student's own folder, what was filled in for these verdicts; "" where that is nothing."""
+    asked = [chapter for chapter, verdicts in results.items() if any(verdict.word != "todo" for verdict in verdicts)]
+    used = {*asked, *(other for chapter in asked for other in needs(chapter))}
+    return "\n".join(textwrap.wrap(stubs.lent(sorted(used)), WIDTH))
 
 
 def total(points) -> str:

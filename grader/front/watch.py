@@ -71,6 +71,8 @@ def show(grader: Grader, chapter: Chapter, screen: Screen, stop=None) -> None:
     verdicts = list(grader.grade(chapter, name_all=False, stop=stop,
                                  progress=screen.progress(report.title(chapter))))
     screen.text(f"\n{time.strftime('%H:%M:%S')}  {report.row(chapter, verdicts)}")
+    if filled_in := report.lent({chapter: verdicts}):
+        screen.text(filled_in)
     if failed := report.first_failure(verdicts):
         screen.text("\n" + report.failure(failed, grader.setting))
     elif all(verdict.word == "passed" for verdict in verdicts):

@@ -36,9 +36,13 @@ class Setting:
         return {"file": check.file, "function": check.function, "dtype": check.dtype, "seed": self.seed}
 
 
-def scan_request(chapter: Chapter, folders: dict, fallback: Path, setting: Setting, hidden: bool = True) -> dict:
-    """What a worker needs to load a chapter: where each file lies, the checks' files, and what a student writes."""
-    return {"chapter": chapter.stem, "folders": folders, "fallback": str(fallback),
+def scan_request(chapter: Chapter, folders: dict, fallback: Path, setting: Setting, hidden: bool = True,
+                 lent: dict | None = None) -> dict:
+    """What a worker needs to load a chapter: where each file lies, the checks' files, and what a student writes.
+
+    lent: of each chapter the reference's file, and the parts that are filled in with it, [path, [names]].
+    """
+    return {"chapter": chapter.stem, "folders": folders, "lent": lent or {}, "fallback": str(fallback),
             "tests": test_files(chapter, setting, hidden), "parts": sorted(stubs.parts(chapter)),
             "device": setting.device}
 

@@ -43,6 +43,8 @@ class Submission:
         self.file = self.folder / f"{chapter.stem}.py"
         self.folders = {other.stem: str(self._source(other, own=folder is None))
                         for other in chapters.chapters()}
+        self.lent = self._lend() if self._own and not slot.stages else {}
+        self._todo = stubs.leaning_on(chapter, frozenset(self.lent.get(chapter.stem, ["", []])[1]))
         self.source = b""
         self._scan: dict | None = None
         self._stages: list[Stage] = []          # all that a worker may read behind walls
@@ -58,6 +60,16 @@ class Submission:
         if other >= self.chapter or not other.solution.exists():
             return self.folder
         return stubs.source_folder(other, self.folder) if own else SOLUTIONS
+
+    def _lend(self) -> dict[str, list]:
+        """Of each chapter that is begun, the reference's file and the parts that it stands in for."""
+        own = [other for other in [*chapters.needs(self.chapter), self.chapter]
+               if other.solution.exists() and stubs.started(other)]
+        return {other.stem: [str(other.solution), sorted(names)] for other in own if (names := stubs.unwritten(other))}
+
+    def is_to_do(self, check: Check) -> bool:
+        """Whether a check asks about what is lent, which earns nothing."""
+        return bool(self._todo & check.names)
 
     def ask(self, check: Check) -> Reply:
         """Ask one check, once, in a worker that has loaded the file; what it finds never raises."""
@@ -95,6 +107,8 @@ class Submission:
                 return self._broken
             if uses := [use for part, found in self._borrowed.items() if part in check.names for use in found]:
                 return self._borrowing(uses)
+            if self.is_to_do(check):
+                return Reply("todo", ["this part is not written yet"], {})
             return self._read(
                 *self._tell("ask", self._patience, **self._setting.question(check), patience=self._patience))
         except (TimedOut, Ended, FrameError) as error:
@@ -151,7 +165,7 @@ class Submission:
     def _prepare(self) -> dict:
         """What the worker is told of the files; behind walls they are copies on its stages."""
         if self._scan is None:
-            scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden)
+            scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden, self.lent)
             if self.slot.stages:
                 *self._stages, scan = self.slot.stages.stage(scan)
             if self.slot.many and not self._own:

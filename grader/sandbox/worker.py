@@ -20,6 +20,7 @@ import torch
 
 from grader.course import checks, loader, shapes
 from grader.course.draw import Draw, seed_of
+from grader.course.lent import Lent
 from grader.course.loader import PACKAGE
 from grader.sandbox import explain, forbidden, jail, wire
 from grader.sandbox.frames import channel, read_frame, write_frame
@@ -77,7 +78,7 @@ def load_ahead(tests: list[str], folders: list[list[str]]) -> None:
     for path in tests:
         with contextlib.suppress(Exception):
             AHEAD[path] = checks.load(Path(path))
-    _open_package(dict(folders), os.devnull)
+    _open_package(dict(folders), {}, os.devnull)
     for stem, _ in folders:
         with contextlib.suppress(Exception):
             importlib.import_module(f"{PACKAGE}.{stem}")
@@ -88,11 +89,11 @@ def _uncompiled(model=None, **_):
     return (lambda function: function) if model is None else model
 
 
-def _open_package(folders: dict[str, str], fallback: str) -> None:
+def _open_package(folders: dict[str, str], lent: dict[str, Lent], fallback: str) -> None:
     """Have exercises.exNN_name mean the file in its folder, any other name one in `fallback`."""
     package = sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
     package.__path__, package.folders = [fallback], folders
-    loader.install(PACKAGE, folders.get)
+    loader.install(PACKAGE, folders.get, lent.get)
 
 
 class LoadedChapters:
@@ -122,10 +123,11 @@ class LoadedChapters:
 class LoadedChapter:
     """One submission's module and the checks to ask of it."""
 
-    def __init__(self, chapter: str, folders: dict, fallback: str, tests: list, parts: list, device: str):
+    def __init__(self, chapter: str, folders: dict, lent: dict, fallback: str, tests: list, parts: list, device: str):
         """See setting.scan_request. The checks' files are loaded; nothing of the submission is."""
         self.chapter, self.folders, self.fallback = chapter, folders, fallback
         self.file, self.device, self.impl = Path(folders[chapter]) / f"{chapter}.py", device, None
+        self.lent = {stem: Lent(frozenset(names), Path(solution)) for stem, (solution, names) in lent.items()}
         self.tests: dict[str, types.ModuleType] = {}
         self.bans: dict[str, set[str]] = {}
         self.parameters: set[str] = set()
@@ -138,6 +140,7 @@ class LoadedChapter:
             for part, names in getattr(module, "FORBIDDEN", {}).items():
                 self.bans[part] = self.bans.get(part, set()) | names
         others = [str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter]
+        others += [str(other.solution) for other in self.lent.values()]
         self._asked = None      # the check that is being asked
         self.watch = forbidden.Watch(self.bans, self.file, parts, [*(test["path"] for test in tests), *others],
                                      lambda: self._asked and checks.names(self._asked))
@@ -180,7 +183,7 @@ class LoadedChapter:
             if loaded or self.chapter in another.folders:
                 from beartype._cache.cacheclear import clear_caches
                 clear_caches()      # it would take this file's classes for the other's of that name
-        _open_package(self.folders, self.fallback)
+        _open_package(self.folders, self.lent, self.fallback)
         self.impl = importlib.import_module(f"{PACKAGE}.{self.chapter}")
 
     def prepare(self, function: str, dtype: str | None, seed: int, exact: bool = False):

@@ -30,7 +30,7 @@ from grader.course.chapters import SOLUTIONS, Chapter
 
 PACKAGE = "reference"
 CONFIGURATIONS = 200
-CPU = 5  # seconds of computing for one call of an edited part: else it does not end
+PATIENCE = 0.3, 20  # seconds of computing for an edited part, and how often the reference's: else it does not end
 SEARCH = 30  # seconds of computing for the configurations of a scenario, or for the smallest that fails
 LIMIT = 1200  # seconds by the clock for one edit, after which its process is stopped
 
@@ -128,6 +128,7 @@ class Example:
     record: list
     told: list[str]
     seen: list
+    seconds: float
 
 
 def examples(
@@ -157,7 +158,7 @@ def examples(
             record.append(draw(strategy))
             return record[-1]
 
-        right = Draw(drawn)
+        right, begun = Draw(drawn), time.process_time()
         try:
             _run(scenario, reference, right)
         except HypothesisException:
@@ -167,7 +168,7 @@ def examples(
                 words = f"{type(error).__name__}: {error}"[:150]
                 refused[words] = refused.get(words, 0) + 1
             reject()
-        return Example(record, right.told, right.seen)
+        return Example(record, right.told, right.seen, time.process_time() - begun)
 
     @settings(
         max_examples=configurations,
@@ -202,7 +203,7 @@ def difference_of(scenario: Callable, edited, example: Example) -> str:
     again = iter(example.record)
     mine = Draw(lambda strategy: next(again))
     try:
-        with _limited(CPU):
+        with _limited(PATIENCE[0] + PATIENCE[1] * example.seconds):
             _run(scenario, edited, mine)
     except Endless:
         return "does not end"

@@ -1,5 +1,6 @@
 """Which file is used for each chapter, and that it is the one that was saved last."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from grader.course import chapters, checks, loader, stubs
 from grader.course.chapters import ROOT, Chapter
+from grader.course.lent import Lent
 from grader.front import watch
 from grader.judge.edits import _Parts
 from grader.judge.engine import Grader
@@ -95,11 +97,105 @@ def test_a_student_who_did_only_the_last_chapter(course):
 
 
 def test_a_student_who_half_began_a_prerequisite(course):
-    """From the first edit on the student's own code is used, unfinished as it is."""
-    FIRST.exercise.write_text(chapters.make_stub(FIRST_SOLUTION).replace(
-        "raise NotImplementedError", "return 1", 1))
+    """What is written is used; what is not is filled in, and its own checks stay to do."""
+    stub = chapters.make_stub(FIRST_SOLUTION)
+    FIRST.exercise.write_text(stub.replace("raise NotImplementedError", "return 1", 1))
     LAST.exercise.write_text(LAST_SOLUTION)
-    assert _words(FIRST) == ["passed", "todo"] and _words(LAST) == ["waiting"]
+    assert _words(FIRST) == ["passed", "todo"] and _words(LAST) == ["passed"]
+    FIRST.exercise.write_text(stub.replace("raise NotImplementedError", "return 7", 1))
+    assert _words(FIRST) == ["wrong", "todo"] and _words(LAST) == ["wrong"]
+    assert stubs.lent([FIRST, LAST]) == "Not written yet, so the reference stands in: ex01_first (two)."
+
+
+def test_nothing_is_lent_where_something_is_handed_in(course):
+    FIRST.exercise.write_text(chapters.make_stub(FIRST_SOLUTION).replace(
+        "raise NotImplementedError", "return 1 if two() else 0", 1))
+    assert _words(FIRST) == ["passed", "todo"]
+    assert _words(FIRST, course / "exercises") == ["todo", "todo"]
+
+
+def test_nothing_is_lent_where_there_is_no_reference(course):
+    half = chapters.make_stub(FIRST_SOLUTION).replace("raise NotImplementedError", "return 1", 1)
+    FIRST.exercise.write_text(half)
+    FIRST.solution.unlink()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(chapters, "stub", lambda chapter: chapters.make_stub(FIRST_SOLUTION))
+        assert stubs.lent([FIRST]) == ""
+
+
+CLASS = '''class Layer:
+    """Two methods."""
+
+    LIMIT = 3
+
+    def __init__(self):
+        """Start."""
+        # BEGIN SOLUTION
+        self.size = two() + self.LIMIT
+        # END SOLUTION
+
+    def call(self) -> int:
+        """Go."""
+        # BEGIN SOLUTION
+        return _twice(self.size)
+        # END SOLUTION
+
+
+# BEGIN SOLUTION
+def _twice(n: int) -> int:
+    return 2 * n
+
+
+# END SOLUTION
+def given() -> int:
+    return Layer().call()
+'''
+
+
+def _unwritten(course, source: str, methods: bool = False) -> set[str]:
+    stubs.parts.cache_clear()
+    FIRST.solution.write_text(f"{FIRST_SOLUTION}\n\n{CLASS}")
+    FIRST.exercise.write_text(source)
+    return set(stubs.unwritten(FIRST, methods=methods))
+
+
+def test_which_parts_are_not_written(course):
+    """A part is unwritten where all of its bodies are the stub's; a class that is half written is the student's."""
+    stub = chapters.make_stub(f"{FIRST_SOLUTION}\n\n{CLASS}")
+    half = stub.replace('"""Go."""\n        raise NotImplementedError', '"""Go."""\n        return 3')
+    for source, expected in (
+            (stub, {"one", "two", "Layer"}), (stub.replace('"""Go."""', "# my notes"), {"one", "two", "Layer"}),
+            (half, {"one", "two"}), (f"{stub}\n\ntwo = one\n", {"one", "Layer"}),
+            (f"{stub}\n\nLayer.call = one\n", {"one", "two"}), (f"from x import one\n{stub}", {"two", "Layer"}),
+            (stub.replace("    raise", "    x = 1\n    raise", 1), {"two", "Layer"}),
+            (stub.replace("def call", "def helper(self):\n        return 1\n\n    def call"), {"one", "two"}),
+            ("def broken(:", set())):
+        assert half != stub and _unwritten(course, source) == expected, source
+    assert _unwritten(course, half, methods=True) == {"one", "two", "Layer.__init__"}
+    assert stubs.leaning_on(FIRST, frozenset({"Layer"})) == {"Layer", "given"}
+    assert stubs.leaning_on(FIRST, frozenset({"two"})) == {"two"}
+    stubs.parts.cache_clear()
+
+
+@pytest.mark.parametrize("mine, answer", [
+    ("", 10), ("def _twice(n):\n    return 1000\n", 10), ("def two() -> int:\n    return 4\n", 14)])
+def test_what_is_lent_meets_what_is_mine(course, mine, answer):
+    """It calls the student's other parts; a helper of theirs that bears the name of the reference's is left alone."""
+    stub = chapters.make_stub(f"{FIRST_SOLUTION}\n\n{CLASS}")
+    if "def two" in mine:
+        stub, mine = stub.replace('"""2."""\n    raise NotImplementedError', "return 4"), ""
+    source = stub + "\n\n" + mine
+    missing = frozenset(_unwritten(course, source))
+    tree = ast.parse(source)
+    lent = Lent(missing, FIRST.solution)
+    lent.fill_in(tree)
+    space = {}
+    exec(lent.located(compile(ast.fix_missing_locations(tree), str(FIRST.exercise), "exec")), space)
+    assert space["given"]() == answer and space.get("_twice", lambda n: 1000)(1) in (1000, 2)
+    call = space["Layer"].call.__code__
+    assert (call.co_filename, call.co_firstlineno) == (
+        str(FIRST.solution), FIRST.solution.read_text().splitlines().index("    def call(self) -> int:") + 1)
+    stubs.parts.cache_clear()
 
 
 def test_a_wrong_prerequisite_of_ones_own_counts(course):
@@ -231,12 +327,14 @@ def test_where_an_edit_can_show():
     parts = _Parts(source)
 
     def changed(text):
-        return parts.changed_by(source.index(text), len(text))
+        return parts.using(parts.at(source.index(text), len(text)))
     assert changed("return LIMIT") == {"helper", "used"}
     assert changed("LIMIT = 3") == {"LIMIT", "helper", "used"}
     assert changed("pass") == {"Alone"}
     assert changed("import math") == {"LIMIT", "TABLE", "helper", "used", "Alone"}
     assert changed(source) == changed("import math")
+    assert parts.at(source.index("return LIMIT"), 12) == {"helper"} and parts.used_by({"used"}) == {
+        "LIMIT", "helper", "used"}
 
 
 @pytest.mark.parametrize("call", [

@@ -255,17 +255,15 @@ def one(grader, folder, stem: str, source: str, *names: str) -> str:
 
 
 def test_two_habits_at_once_are_both_said(grader, tmp_path):
-    """CS336's AdamW as printed: eps before the correction of v, and the decay after the step."""
+    """An AdamW without bias correction that decays after its step."""
     source = edited("ex14_training", (
         '                p.mul_(1 - lr * group["weight_decay"])\n', ""), (
-        'root = (state["v"] / v_scale).sqrt_().add_(group["eps"])\n'
+        'm_scale = 1 - beta1 ** state["step"]', "m_scale = 1"), (
+        'v_scale = 1 - beta2 ** state["step"]', "v_scale = 1"), (
         '                p.addcdiv_(state["m"], root, value=-lr / m_scale)\n',
-        'rate = lr * math.sqrt(v_scale) / m_scale\n'
-        '                p.sub_(rate * state["m"] / (state["v"].sqrt() + group["eps"]))\n'
-        '                p.sub_(lr * group["weight_decay"] * p)\n'))
+        '                p.sub_(lr * state["m"] / root)\n                p.sub_(lr * group["weight_decay"] * p)\n'))
     said = one(grader, tmp_path, "ex14_training", source, "test_adamw_small_gradients")
-    assert "eps is added to √v before the bias correction" in said and "and The decay comes after" in said \
-        or "The decay comes after the step" in said and "and eps is added to √v" in said
+    assert "There is no bias correction" in said and "The decay comes after the step" in said and " and " in said
 
 
 def test_a_part_that_builds_on_a_broken_one_is_not_blamed(grader, tmp_path):
@@ -304,12 +302,12 @@ def test_an_error_in_a_helper_of_one_s_own_is_the_part_s(grader, tmp_path):
     ("ex03_linear", [("y = x @ self.weight.T", "y = x @ self.weight.T * (1 + (x.dtype == torch.float16))")],
      "test_forward[float16]", "every number is 2 times what is expected right in float32 and float64 and bfloat16, "
                               "wrong in float16"),
-    ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads])",
-                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads]))")], "test_slopes",
-     "your result requires a gradient where none is due"),
-    ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads])",
-                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads]))")], "test_slopes",
-     "every number is 3 times what is expected"),
+    ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32)",
+                         "return 3 * nn.Parameter(2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
+     "test_slopes", "your result requires a gradient where none is due"),
+    ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32)",
+                         "return 3 * nn.Parameter(2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32))")],
+     "test_slopes", "every number is 3 times what is expected"),
 ])
 def test_what_an_answer_shows(grader, tmp_path, stem, edits, check, words):
     assert words in one(grader, tmp_path, stem, edited(stem, *edits), check)
