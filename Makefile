@@ -31,7 +31,7 @@ notebooks: .venv/student      ## run lessons on fresh stubs and keep their outpu
 bench: .venv/student          ## speed and memory, as ratios measured in one run
 	$(BIN)/python -m tests.course.bench
 
-mutants: .venv/maintainer     ## faults in the solutions that no check notices: make mutants CHAPTER=09
+mutants: .venv/maintainer     ## faults in the solutions that no check notices, and an input that shows each: make mutants CHAPTER=09
 	$(BIN)/python -m tests.course.checks.mutants $(CHAPTER)
 
 generate: .venv/student       ## continue a text: make generate PROMPT="The for statement"

@@ -6,7 +6,6 @@ pair by pair, in the order in which the pairs were learned from the training tex
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import pairwise
 
 import regex

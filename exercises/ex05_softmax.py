@@ -44,8 +44,9 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
 def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
     """The logarithm of softmax(x), without going through it: xᵢ − log Σⱼ e^xⱼ along dim.
 
-    Computed in at least float32 and cast back, finite for every finite score. Where every score
-    is −inf, so is every answer.
+    Computed in at least float32 and cast back, finite for every finite score, and from x − max x, so
+    that large scores which lie close keep their differences. Where every score is −inf, so is every
+    answer.
 
     To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
     are not used.

@@ -24,7 +24,8 @@ def sinusoidal_encoding(
     row[2i] = sin(p · base^(−2i / d_model)), row[2i + 1] = cos(p · base^(−2i / d_model)): sine on
     even features, cosine on odd. (Vaswani et al., 2017, arXiv 1706.03762)
 
-    Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0.
+    Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0;
+    NaN is not.
     """
     raise NotImplementedError
 

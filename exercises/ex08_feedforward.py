@@ -29,8 +29,9 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """SiLU, also called Swish: x · σ(x), in the dtype of x.
 
-    Values and gradients are right for every x, as sigmoid's are. (x / (1 + e^−x) is the same on
-    paper; where e^−x overflows, its gradient is NaN.) Elfwing et al., 2017 (arXiv 1702.03118).
+    Computed in at least float32; values and gradients are right for every x, as sigmoid's are.
+    (x / (1 + e^−x) is the same on paper; where e^−x overflows, its gradient is NaN.) Elfwing et al.,
+    2017 (arXiv 1702.03118).
 
     To be written here: torch's sigmoid, expit, silu, gelu and glu are not used.
     """

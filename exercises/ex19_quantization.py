@@ -139,7 +139,7 @@ class QuantizedLinear(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch in_features"]
     ) -> Float[Tensor, "*batch out_features"]:
-        """x Ŵᵀ + b, in x's dtype: Ŵ is cast to it. Gradients reach x and the bias.
+        """x Ŵᵀ + b, in x's dtype: Ŵ and b are cast to it. Gradients reach x and the bias.
 
         Raises ValueError naming x where it does not end in in_features features.
         """

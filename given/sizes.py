@@ -5,9 +5,9 @@ from torch import Tensor
 
 
 def at_least_one(**sizes: float) -> None:
-    """Raise a ValueError that names the first size below 1: at_least_one(d_model=d_model, d_ff=d_ff)."""
+    """Raise a ValueError that names the first size below 1, or NaN: at_least_one(d_model=d_model, d_ff=d_ff)."""
     for name, size in sizes.items():
-        if size < 1:
+        if not size >= 1:
             raise ValueError(f"{name} must be at least 1, got {size}")
 
 

@@ -19,8 +19,9 @@ The way of one check, `python -m grader check 03`:
    (`course.draw`), and sends what came out as a tree and bytes (`sandbox.wire`, `sandbox.frames`).
 4. The referee has asked the reference the same meanwhile. It decodes the answer without believing it, and compares
    (`judge.compare`).
-5. Where they differ, `judge.mistakes` has workers ask the known mistakes (`judge.edits`), and the referee says which of
-   them answers alike.
+5. Where they differ, `judge.mistakes` has workers ask the known mistakes (`judge.edits`), or two of them made together
+   (`judge.pairs`), and the referee says which of them answers alike. It says too what the answer has in common with
+   the right one (`judge.resemblance`).
 6. `front.report` makes words of the verdict (`judge.verdict`).
 
 In an edition without solutions a record (`judge.record`) stands for the reference and its mistakes.

@@ -6,7 +6,6 @@ pair by pair, in the order in which the pairs were learned from the training tex
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import pairwise
 
 import regex
@@ -164,7 +163,7 @@ class Tokenizer:
         self._ids = {token: id for id, token in vocab.items()}
         self._rank = {pair: rank for rank, pair in enumerate(merges)}
         self._special = {token.encode() for token in special_tokens}
-        self._cached = lru_cache(maxsize=65_536)(self._encode_word)  # most words come again
+        self._seen: dict[bytes, list[int]] = {}  # most words come again
         # END SOLUTION
 
     def encode(self, text: str) -> list[int]:
@@ -177,7 +176,12 @@ class Tokenizer:
         # BEGIN SOLUTION
         ids = []
         for word in pretokenize(text, self.special_tokens):
-            ids += self._cached(word) if len(word) <= LONG else self._encode_word(word)
+            found = self._seen.get(word)
+            if found is None:
+                found = self._encode_word(word)
+                if len(word) <= LONG and len(self._seen) < 65_536:
+                    self._seen[word] = found
+            ids += found
         return ids
         # END SOLUTION
 

@@ -6,7 +6,7 @@ y = x Wᵀ + b, with W stored as (out_features, in_features).
 import math
 
 import torch
-from einops import einsum, reduce
+from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -65,14 +65,15 @@ def linear_backward(
     """The gradients of a loss through y = x Wᵀ + b, given grad_out = ∂loss/∂y.
 
     grad_x = grad_out W, grad_weight = Σ grad_outᵀ x, grad_bias = Σ grad_out; the sums run over
-    every position of the batch. Returns (grad_x, grad_weight, grad_bias).
+    every position of the batch. Returns (grad_x, grad_weight, grad_bias), new tensors each: none of them
+    lies in the memory of an argument.
 
     To be written here: torch's Linear, Bilinear and Conv1d are not used.
     """
     # BEGIN SOLUTION
     grad_x = grad_out @ weight
     grad_weight = einsum(grad_out, x, "... d_out, ... d_in -> d_out d_in")
-    grad_bias = reduce(grad_out, "... d_out -> d_out", "sum")
+    grad_bias = rearrange(grad_out, "... d_out -> (...) d_out").sum(0)
     return grad_x, grad_weight, grad_bias
     # END SOLUTION
 

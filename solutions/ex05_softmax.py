@@ -38,6 +38,8 @@ def softmax(
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
     wide = widen(x)
+    limits = torch.finfo(wide.dtype)
+    temperature = min(max(temperature, limits.tiny), limits.max)    # −inf / inf and 0 / 0 would be NaN
     weights = (_shifted(wide, dim)[0] / temperature).exp()
     total = weights.sum(dim, keepdim=True)
     total = total.clamp(min=1)                  # the top adds e⁰ = 1: below is only the empty sum
@@ -65,8 +67,9 @@ def logsumexp(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "..."]
 def log_softmax(x: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*shape"]:
     """The logarithm of softmax(x), without going through it: xᵢ − log Σⱼ e^xⱼ along dim.
 
-    Computed in at least float32 and cast back, finite for every finite score. Where every score
-    is −inf, so is every answer.
+    Computed in at least float32 and cast back, finite for every finite score, and from x − max x, so
+    that large scores which lie close keep their differences. Where every score is −inf, so is every
+    answer.
 
     To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
     are not used.

@@ -24,13 +24,14 @@ def sinusoidal_encoding(
     row[2i] = sin(p · base^(−2i / d_model)), row[2i + 1] = cos(p · base^(−2i / d_model)): sine on
     even features, cosine on odd. (Vaswani et al., 2017, arXiv 1706.03762)
 
-    Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0.
+    Raises ValueError where seq_len is below 1, d_model is odd or below 2, or base is not above 0;
+    NaN is not.
     """
     # BEGIN SOLUTION
     at_least_one(seq_len=seq_len)
     if d_model < 2 or d_model % 2:
         raise ValueError(f"d_model must be even and at least 2, got {d_model}")
-    if base <= 0:
+    if not base > 0:
         raise ValueError(f"base must be above 0, got {base}")
     frequencies = base ** (-torch.arange(0, d_model, 2, dtype=torch.float32) / d_model)
     positions = torch.arange(seq_len, dtype=torch.float32)
@@ -154,6 +155,7 @@ def t5_bucket(
     if max_distance <= m:
         raise ValueError(f"max_distance must be above {m}, got {max_distance}")
     start = n * (distance > 0) if bidirectional else 0
+    distance = distance.long()      # int8 has no 128
     far = distance.abs() if bidirectional else -distance.clamp(max=0)
     # float32, as in T5: the trained tables were indexed with its rounding
     growth = (far.clamp(min=m).float() / m).log() / math.log(max_distance / m)
@@ -176,7 +178,7 @@ def alibi_slopes(heads: int) -> Float[Tensor, "{heads}"]:
     n = 2 ** (heads.bit_length() - 1)
     exponents = [8 * i / n for i in range(1, n + 1)]
     exponents += [8 * i / (2 * n) for i in range(1, 2 * n, 2)]
-    return 2.0 ** -torch.tensor(exponents[:heads])
+    return 2.0 ** -torch.tensor(exponents[:heads], dtype=torch.float32)
     # END SOLUTION
 
 

@@ -133,7 +133,7 @@ def interleaved_to_half(
     if heads < 1 or len(weight) % (2 * heads):
         raise ValueError(f"heads must cut {len(weight)} rows into heads of even size, got {heads}")
     return rearrange(weight, "(heads half_dim pair) ... -> (heads pair half_dim) ...",
-                     heads=heads, pair=2)
+                     heads=heads, pair=2).clone()       # where a head is one pair, it is a view
     # END SOLUTION
 
 
@@ -154,7 +154,7 @@ def llama3_frequencies(
     """
     # BEGIN SOLUTION
     at_least_one(factor=factor)
-    if high <= low:
+    if not high > low:
         raise ValueError(f"high must be above low = {low}, got {high}")
     at_least_one(original_max=original_max)
     turns = original_max * frequencies / (2 * math.pi)

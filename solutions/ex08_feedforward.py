@@ -34,8 +34,9 @@ def sigmoid(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 def silu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """SiLU, also called Swish: x · σ(x), in the dtype of x.
 
-    Values and gradients are right for every x, as sigmoid's are. (x / (1 + e^−x) is the same on
-    paper; where e^−x overflows, its gradient is NaN.) Elfwing et al., 2017 (arXiv 1702.03118).
+    Computed in at least float32; values and gradients are right for every x, as sigmoid's are.
+    (x / (1 + e^−x) is the same on paper; where e^−x overflows, its gradient is NaN.) Elfwing et al.,
+    2017 (arXiv 1702.03118).
 
     To be written here: torch's sigmoid, expit, silu, gelu and glu are not used.
     """
@@ -105,7 +106,7 @@ class Dropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         keep = torch.empty_like(x).bernoulli_(1 - self.p)
-        return x * keep / (1 - self.p)
+        return x.masked_fill(keep == 0, 0) / (1 - self.p)       # times 0, an infinite x would be NaN
         # END SOLUTION
 
 

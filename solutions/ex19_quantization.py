@@ -197,7 +197,7 @@ class QuantizedLinear(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch in_features"]
     ) -> Float[Tensor, "*batch out_features"]:
-        """x Ŵᵀ + b, in x's dtype: Ŵ is cast to it. Gradients reach x and the bias.
+        """x Ŵᵀ + b, in x's dtype: Ŵ and b are cast to it. Gradients reach x and the bias.
 
         Raises ValueError naming x where it does not end in in_features features.
         """
@@ -206,7 +206,7 @@ class QuantizedLinear(nn.Module):
             wanted = self.scales.shape[1] * self.group
             raise ValueError(f"x has {x.shape[-1]} features, expected {wanted}")
         y = x @ self.dequantized().to(x.dtype).T
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.to(x.dtype)
         # END SOLUTION
 
 

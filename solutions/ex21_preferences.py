@@ -149,7 +149,9 @@ def group_advantages(
     """How much better than its group an answer is: (r − mean) / (std + eps) over the last axis.
 
     A group is the n answers to one prompt. std: with n − 1 in the denominator. scale=False: r −
-    mean, not divided (Dr. GRPO). A group of equal rewards has advantages of 0. In at least float32.
+    mean, not divided (Dr. GRPO). In at least float32. A group of equal rewards has advantages of
+    exactly 0: a mean of seven times 0.1 is not 0.1, but a mean of zeros is 0, so that it helps to
+    subtract the group's first reward from all of them before.
 
     Raises ValueError naming rewards where a group holds fewer than 2.
     Shao et al., 2024 (arXiv 2402.03300); Liu et al., 2025 (arXiv 2503.20783).
@@ -158,6 +160,7 @@ def group_advantages(
     if rewards.shape[-1] < 2:
         raise ValueError(f"rewards must hold 2 or more per group, got shape {tuple(rewards.shape)}")
     rewards = widen(rewards)
+    rewards = rewards - rewards[..., :1]                # equal ones are zeros now, and so is their mean
     advantages = rewards - rewards.mean(-1, keepdim=True)
     if scale:
         advantages = advantages / (rewards.std(-1, keepdim=True) + eps)

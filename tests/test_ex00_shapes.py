@@ -5,13 +5,18 @@ from grader import dtypes, points, raises, shares_memory
 FORBIDDEN = {"row_major_strides": {"torch.Tensor.stride"}}
 
 
+def sizes(draw, n: int) -> list[int]:
+    """n different sizes from 2 to 8."""
+    return [2 + int(i) for i in draw.uniform(7).argsort()[:n]]
+
+
 def test_strides(impl, draw):
     """The stride of an axis is the product of all the sizes to its right.
 
     In shape (2, 3, 4) a step along the first axis skips 3 · 4 numbers and a step along the last
     skips 1. Return them as a tuple, in the order of the axes.
     """
-    return {"(2, 3, 4)": impl.row_major_strides((2, 3, 4)), "(5, 7)": impl.row_major_strides((5, 7))}
+    return {str(shape): impl.row_major_strides(shape) for shape in (tuple(sizes(draw, n)) for n in (3, 2))}
 
 
 def test_strides_other_ranks(impl, draw):
@@ -19,8 +24,7 @@ def test_strides_other_ranks(impl, draw):
 
     Nothing multiplied is 1, so the last axis needs no case of its own. No axes, no strides: ().
     """
-    return {"()": impl.row_major_strides(()), "(7,)": impl.row_major_strides((7,)),
-            "(2, 5, 3, 4)": impl.row_major_strides((2, 5, 3, 4))}
+    return {str(shape): impl.row_major_strides(shape) for shape in (tuple(sizes(draw, n)) for n in (0, 1, 4))}
 
 
 def test_strides_bad_size(impl, draw):
@@ -29,8 +33,9 @@ def test_strides_bad_size(impl, draw):
     Look at the sizes before you multiply them, and put the word shape and what you got into the
     message.
     """
-    return {"(2, 0, 4)": raises(ValueError, lambda: impl.row_major_strides((2, 0, 4)), names="shape"),
-            "(3, -1)": raises(ValueError, lambda: impl.row_major_strides((3, -1)), names="shape")}
+    size = 2 + int(draw.ints(7, 1))
+    return {str(shape): raises(ValueError, lambda: impl.row_major_strides(shape), names="shape")
+            for shape in [(size, 0, 4), (3, -size)]}
 
 
 @points(2)
@@ -40,7 +45,8 @@ def test_split(impl, draw):
     Cut d_model into (heads, head_dim) first, with the heads outside; then move the heads in front
     of the tokens. In einops both are one pattern, in which the brackets are the cut.
     """
-    return impl.split_heads(draw(2, 5, 12), 3)
+    heads, head_dim = sizes(draw, 2)
+    return impl.split_heads(draw(2, 9, heads * head_dim), heads)
 
 
 def test_split_batch_ranks(impl, draw):
@@ -59,7 +65,9 @@ def test_split_is_a_view(impl, draw):
     .contiguous() and .clone().
     """
     x = draw(2, 5, 12)
-    return {"lies in the memory of x": shares_memory(x, impl.split_heads(x, 3))}
+    heads = impl.split_heads(x, 3)
+    x.copy_(draw(2, 5, 12))
+    return {"lies in the memory of x": shares_memory(x, heads), "after x was written over": heads}
 
 
 def test_split_bad_heads(impl, draw):
@@ -70,7 +78,7 @@ def test_split_bad_heads(impl, draw):
     """
     x = draw(4, 12)
     return {f"heads={heads}": raises(ValueError, lambda: impl.split_heads(x, heads), names="heads")
-            for heads in (5, 0)}
+            for heads in (5 + 2 * int(draw.ints(3, 1)), 0)}
 
 
 @points(2)
@@ -79,7 +87,8 @@ def test_merge(impl, draw):
 
     First move the heads back behind the tokens, then join heads and head_dim to one axis.
     """
-    return impl.merge_heads(draw(2, 3, 5, 4))
+    heads, head_dim = sizes(draw, 2)
+    return impl.merge_heads(draw(2, heads, 9, head_dim))
 
 
 def test_merge_batch_ranks(impl, draw):
@@ -92,7 +101,7 @@ def test_merge_batch_ranks(impl, draw):
 
 
 @points(2)
-@dtypes("float32", "bfloat16", "float16")
+@dtypes("float32", "bfloat16", "float16", "float64")
 def test_pairwise(impl, draw, dtype):
     """pairwise_dot holds at [i, j] the dot product of row i of q with row j of k.
 

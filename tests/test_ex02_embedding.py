@@ -10,12 +10,17 @@ FORBIDDEN = {"Embedding": TABLES, "embedding_backward": TABLES,
              "Unembedding": {"torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear"}}
 
 
+def sizes(draw, n: int) -> list[int]:
+    """n different sizes from 2 to 9."""
+    return [2 + int(i) for i in draw.uniform(8).argsort()[:n]]
+
+
 def test_table_parameters(impl, draw):
     """Embedding has one parameter, weight, of shape (num_embeddings, embedding_dim).
 
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self.
     """
-    table = impl.Embedding(7, 3)
+    table = impl.Embedding(*sizes(draw, 2))
     return {name: {"shape": shape(p), "requires_grad": p.requires_grad}
             for name, p in table.named_parameters()}
 
@@ -46,7 +51,9 @@ def test_table_dtype(impl, draw):
     Hand dtype on to the function that makes the tensor.
     """
     asked = [None, torch.float32, torch.bfloat16, torch.float16, torch.float64]
-    return {f"dtype={dtype}": str(impl.Embedding(4, 3, dtype=dtype).weight.dtype) for dtype in asked}
+    rows, features = sizes(draw, 2)
+    tables = {dtype: impl.Embedding(rows, features, dtype=dtype).weight for dtype in asked}
+    return {f"dtype={dtype}": f"{weight.dtype} {shape(weight)}" for dtype, weight in tables.items()}
 
 
 def test_table_device(impl, draw):
@@ -54,7 +61,7 @@ def test_table_device(impl, draw):
 
     Hand device on as you do dtype. The "meta" device, asked for here, holds shapes only.
     """
-    weight = impl.Embedding(7, 3, device="meta").weight
+    weight = impl.Embedding(*sizes(draw, 2), device="meta").weight
     return {"device": weight.device.type, "shape": shape(weight)}
 
 
@@ -117,7 +124,8 @@ def test_ids_empty(impl, draw):
 
     The smallest of no numbers does not exist: ask ids.numel() before you ask for it.
     """
-    vectors = draw.fill(impl.Embedding(11, 6))(draw.ints(11, 2, 0))
+    rows, features, batch = sizes(draw, 3)
+    vectors = draw.fill(impl.Embedding(rows, features))(draw.ints(rows, batch, 0))
     return {"shape": list(vectors.shape), "dtype": str(vectors.dtype)}
 
 
@@ -127,12 +135,16 @@ def test_ids_too_large(impl, draw):
     num_embeddings itself is already too large: the rows are 0 … num_embeddings − 1. Look before
     you index: on a GPU torch's own check leaves CUDA unusable.
     """
-    table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3)
-    one = torch.where(ids == ids.max(), 11, ids)
-    return {"id 8 of 11 rows": accepts(lambda: table(ids * 0 + 8)),
-            "id 10 of 11 rows": accepts(lambda: table(ids * 0 + 10)),
-            "id 11 of 11 rows": raises(ValueError, lambda: table(one), names="ids"),
-            "far too large": raises(ValueError, lambda: table(ids + 50_000), names="ids")}
+    rows = 3 + int(draw.ints(20, 1))
+    table, ids = draw.fill(impl.Embedding(rows, 6)), draw.ints(rows, 2, 150)
+    one, grad_out = ids.clone(), draw(2, 150, 6)
+    one[-1, -1] = rows
+    found = {f"id {i} of {rows} rows": accepts(lambda: table(ids * 0 + i)) for i in (0, rows // 2, rows - 1)}
+    return {**found, f"id {rows} of {rows} rows": raises(ValueError, lambda: table(one), names="ids"),
+            "in eval too": raises(ValueError, lambda: table.eval()(one), names="ids"),
+            "far too large": raises(ValueError, lambda: table(ids + 50_000), names="ids"),
+            "in embedding_backward": raises(
+                ValueError, lambda: impl.embedding_backward(one, grad_out, rows), names="ids")}
 
 
 def test_ids_negative(impl, draw):
@@ -140,8 +152,68 @@ def test_ids_negative(impl, draw):
 
     Indexing alone would read −1 as the last row, in silence.
     """
-    table, ids = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3)
-    return raises(ValueError, lambda: table(torch.where(ids == ids.min(), -1, ids)), names="ids")
+    table, ids, grad_out = draw.fill(impl.Embedding(11, 6)), draw.ints(11, 2, 3), draw(2, 3, 6)
+    found = {}
+    for bad in (-1, -2 - int(draw.ints(100, 1))):
+        one = torch.where(ids == ids.min(), bad, ids)
+        found[f"id {bad}"] = raises(ValueError, lambda: table(one), names="ids")
+        found[f"id {bad} in embedding_backward"] = raises(
+            ValueError, lambda: impl.embedding_backward(one, grad_out, 11), names="ids")
+    return found
+
+
+def test_lookup_copies(impl, draw):
+    """The vectors are copies, of a single id too: writing to them leaves the table as it was.
+
+    weight[id] of a scalar id is a view of the table. index_select over the flattened ids copies,
+    as does weight[...] with ids on at least one axis.
+    """
+    table, found = draw.fill(impl.Embedding(11, 6)), {}
+    with torch.no_grad():
+        for name, ids in {"a single id": draw.ints(11, 1)[0], "five ids": draw.ints(11, 5)}.items():
+            vectors = table(ids)
+            vectors.fill_(0)
+            found[f"the table after {name}"] = table.weight.clone()
+    return found
+
+
+def again(draw, module, x):
+    """What a module gives in training, in eval, and after its weights have changed, and the gradients."""
+    found, parameters = {}, list(module.parameters())
+    if x.is_floating_point():
+        parameters.append(x.requires_grad_())
+    for training in (True, False):
+        module.train(training)
+        word = "in training" if training else "in eval, with other weights"
+        with torch.no_grad():
+            found[f"{word}, without gradients"] = module(x)
+        y = module(x)
+        if y.requires_grad:
+            (y * draw(*y.shape)).sum().backward()
+        found[word] = {"y": y, "gradients": [p.grad for p in parameters]}
+        with torch.no_grad():
+            for p in parameters:
+                p.grad = None
+                p.copy_(draw(*p.shape))
+    return found
+
+
+def test_lookup_again(impl, draw):
+    """Embedding reads the weight that it has now: in eval as in training, and after it has changed.
+
+    Keep nothing from an earlier call. A gradient flows in eval too.
+    """
+    return again(draw, draw.fill(impl.Embedding(7, 6)), draw.ints(7, 2, 3))
+
+
+def test_ids_swapped_axes(impl, draw):
+    """ids and gradients may be tensors whose axes were swapped, so not contiguous in memory.
+
+    view wants numbers that lie side by side. rearrange and reshape copy where they must.
+    """
+    ids = draw.ints(11, 3, 5, 2).transpose(0, 2)
+    return {"vectors": draw.fill(impl.Embedding(11, 6))(ids),
+            "grad of weight": impl.embedding_backward(ids, draw(3, 5, 2, 6).transpose(0, 2), 11)}
 
 
 @points(2)
@@ -170,7 +242,10 @@ def test_backward_half(impl, draw):
     between 1 and 2 of one id, added one by one in bfloat16, stop growing there.
     """
     grad_out = (1 + draw.uniform(2000, 3)).bfloat16()
-    return impl.embedding_backward(draw.ints(1, 2000), grad_out, 2)
+    some, ids = draw(8, 3).bfloat16(), draw.ints(2, 8)
+    once = impl.embedding_backward(ids, some.float(), 2).bfloat16()
+    return {"2,000 of one id": impl.embedding_backward(draw.ints(1, 2000), grad_out, 2),
+            "rounded once, at the end": bool((impl.embedding_backward(ids, some, 2) == once).all())}
 
 
 def test_backward_float64(impl, draw):
@@ -190,8 +265,9 @@ def test_unembedding_parameters(impl, draw):
 
     Row v belongs to token v, as in Embedding: only so can the two share it.
     """
-    layer = impl.Unembedding(3, 7, bias=True)
-    return {"without bias": shapes(impl.Unembedding(3, 7).named_parameters()),
+    features, rows = sizes(draw, 2)
+    layer = impl.Unembedding(features, rows, bias=True)
+    return {"without bias": shapes(impl.Unembedding(features, rows).named_parameters()),
             "with bias": shapes(layer.named_parameters()), "bias": layer.bias}
 
 
@@ -223,6 +299,24 @@ def test_unembedding_bias(impl, draw):
     The bias is added to every vector of scores; broadcasting does it.
     """
     return draw.fill(impl.Unembedding(6, 11, bias=True))(draw(2, 3, 6))
+
+
+def test_unembedding_wrong_width(impl, draw):
+    """An x whose last axis is not d_model raises a ValueError that names x.
+
+    Compare x.shape[-1] with the weight's second axis before multiplying.
+    """
+    layer = draw.fill(impl.Unembedding(6, 11))
+    return {f"{width} features": raises(ValueError, lambda: layer(draw(2, width)), names="x")
+            for width in (11, 1, 7 + int(draw.ints(20, 1)))}
+
+
+def test_unembedding_again(impl, draw):
+    """Unembedding computes with the weight that it has now: in eval as in training, and after it has changed.
+
+    Keep no transpose from an earlier call. The bias and the gradient are for eval too.
+    """
+    return again(draw, draw.fill(impl.Unembedding(6, 11, bias=True)), draw(2, 3, 6))
 
 
 def _pair(impl, draw):
@@ -276,12 +370,15 @@ def test_tie_wrong_shape(impl, draw):
 
     Compare the two shapes before you assign anything.
     """
+    mine, other, features, fewer = sizes(draw, 4)
+
     def tie(vocab, d_model):
-        embedding, unembedding = impl.Embedding(vocab, d_model), impl.Unembedding(6, 11)
+        embedding, unembedding = impl.Embedding(vocab, d_model), impl.Unembedding(features, mine)
         refused = raises(ValueError, lambda: unembedding.tie(embedding), names="embedding")
         return {"refused": refused, "shape afterwards": list(unembedding.weight.shape)}
 
-    return {"other vocab": tie(12, 6), "other d_model": tie(11, 5), "sides swapped": tie(6, 11)}
+    return {"other vocab": tie(other, features), "other d_model": tie(mine, fewer),
+            "sides swapped": tie(features, mine)}
 
 
 def test_sizes(impl, draw):
@@ -289,8 +386,10 @@ def test_sizes(impl, draw):
 
     Look at the sizes before anything is made of them, and put the argument's name into the message.
     """
-    return {"Embedding(0, 4)": raises(ValueError, lambda: impl.Embedding(0, 4), names="num_embeddings"),
-            "Embedding(4, 0)": raises(ValueError, lambda: impl.Embedding(4, 0), names="embedding_dim"),
-            "Unembedding(0, 4)": raises(ValueError, lambda: impl.Unembedding(0, 4), names="d_model"),
-            "Unembedding(4, 0)": raises(ValueError, lambda: impl.Unembedding(4, 0), names="vocab"),
-            "sizes of 1": accepts(lambda: (impl.Embedding(1, 1), impl.Unembedding(1, 1)))}
+    kinds = {"Embedding": (impl.Embedding, "num_embeddings", "embedding_dim"),
+             "Unembedding": (impl.Unembedding, "d_model", "vocab")}
+    found, size = {}, 2 + int(draw.ints(50, 1))
+    for name, (kind, first, second) in kinds.items():
+        found[f"{name}(0, {size})"] = raises(ValueError, lambda: kind(0, size), names=first)
+        found[f"{name}({size}, 0)"] = raises(ValueError, lambda: kind(size, 0), names=second)
+    return {**found, "sizes of 1": accepts(lambda: (impl.Embedding(1, 1), impl.Unembedding(1, 1)))}

@@ -1,10 +1,17 @@
 """What chapter 03 asks of Linear, its backward pass and its cost."""
 
-from grader import accepts, dtypes, points, raises, shape, shapes, tolerance
+import torch
+
+from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance
 
 FORBIDDEN = dict.fromkeys(("Linear", "linear_backward"), {
     "torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear", "torch.nn.Bilinear",
     "torch.nn.functional.bilinear", "torch.bilinear", "torch.nn.Conv1d", "torch.nn.functional.conv1d", "torch.conv1d"})
+
+
+def sizes(draw, n: int) -> list[int]:
+    """n different sizes from 2 to 9."""
+    return [2 + int(i) for i in draw.uniform(8).argsort()[:n]]
 
 
 def test_parameters(impl, draw):
@@ -13,8 +20,9 @@ def test_parameters(impl, draw):
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self. Row i of the
     weight holds what output i multiplies with the input, so the outputs come first.
     """
-    layer = impl.Linear(5, 3)
-    return shapes(layer.named_parameters())
+    layer = impl.Linear(*sizes(draw, 2))
+    return {"parameters": shapes(layer.named_parameters()), "state dict": shapes(layer.state_dict()),
+            "trains": {name: p.requires_grad for name, p in layer.named_parameters()}}
 
 
 def test_bias_parameters(impl, draw):
@@ -22,7 +30,7 @@ def test_bias_parameters(impl, draw):
 
     Give it one number per output, on one axis, and wrap it in nn.Parameter, or it never trains.
     """
-    bias = impl.Linear(5, 3, bias=True).bias
+    bias = impl.Linear(*sizes(draw, 2), bias=True).bias
     return {"shape": shape(bias), "starts at zero": bool((bias == 0).all()),
             "trains": bias.requires_grad}
 
@@ -33,7 +41,7 @@ def test_memory_order(impl, draw):
     Allocate (out_features, in_features) from the start. A transpose of something else has the
     right shape and the wrong order in memory.
     """
-    return str(tuple(impl.Linear(5, 3).weight.stride()))
+    return str(tuple(impl.Linear(*sizes(draw, 2)).weight.stride()))
 
 
 @tolerance(0.02)
@@ -112,6 +120,40 @@ def test_batch_ranks(impl, draw):
             "x of shape (2, 1, 3, 6)": layer(draw(2, 1, 3, 6))}
 
 
+def test_empty_batch(impl, draw):
+    """An empty batch gives an empty result: x of shape (0, in_features) one of shape (0, out_features).
+
+    Of no numbers torch cannot tell how long an axis of -1 is to be. `@` needs no such axis.
+    """
+    features, outputs, batch = sizes(draw, 3)
+    layer = draw.fill(impl.Linear(features, outputs, bias=True))
+    return {"(0, in)": shape(layer(draw(0, features))), "(n, 0, in)": shape(layer(draw(batch, 0, features)))}
+
+
+def test_again(impl, draw):
+    """Linear computes with the weight that it has now: in eval as in training, and after it has changed.
+
+    Keep no transpose from an earlier call. The bias and the gradient are for eval too.
+    """
+    layer, x, found = draw.fill(impl.Linear(6, 4, bias=True)), draw(2, 3, 6).requires_grad_(), {}
+    for training in (True, False):
+        layer.train(training)
+        word = "in training" if training else "in eval, with other weights"
+        with torch.no_grad():
+            found[f"{word}, without gradients"] = layer(x)
+        y = layer(x)
+        if y.requires_grad:
+            (y * draw(2, 3, 4)).sum().backward()
+        found[word] = {"y": y, "grad of x": x.grad, "grad of weight": layer.weight.grad,
+                       "grad of bias": layer.bias.grad}
+        x.grad = None
+        with torch.no_grad():
+            for p in layer.parameters():
+                p.grad = None
+                p.copy_(draw(*p.shape))
+    return found
+
+
 def test_autograd(impl, draw):
     """Gradients reach the input, the weight and the bias.
 
@@ -153,12 +195,27 @@ def test_backward_bias(impl, draw):
 
 
 def test_backward_shapes(impl, draw):
-    """Each gradient has the shape of what it is the gradient of, here for 6 inputs and 4 outputs.
+    """Each gradient has the shape of what it is the gradient of, for other sizes too.
 
     grad_x is shaped like x, grad_weight like weight, and grad_bias has one number per output.
     """
-    grad_x, grad_weight, grad_bias = impl.linear_backward(draw(5, 6), draw(4, 6), draw(5, 4))
+    batch, features, outputs = sizes(draw, 3)
+    grad_x, grad_weight, grad_bias = impl.linear_backward(
+        draw(batch, features), draw(outputs, features), draw(batch, outputs))
     return {"grad_x": shape(grad_x), "grad_weight": shape(grad_weight), "grad_bias": shape(grad_bias)}
+
+
+@dtypes("float32", "float64")
+def test_backward_no_batch(impl, draw, dtype):
+    """linear_backward takes a single x, without any batch axis, and gives new tensors, in the dtype of x.
+
+    A sum over no axes is either the tensor itself or, as torch reads dim=(), the sum over all of them.
+    """
+    x, weight, grad_out = draw(6).to(dtype), draw(4, 6).to(dtype), draw(4).to(dtype)
+    grads = impl.linear_backward(x, weight, grad_out)
+    return {"gradients": grads,
+            "in the memory of an argument": [any(shares_memory(grad, a) for a in (x, weight, grad_out))
+                                             for grad in grads]}
 
 
 def test_backward_swapped_axes(impl, draw):
@@ -176,7 +233,8 @@ def test_flops(impl, draw):
     One row of 3 inputs and 2 outputs meets 6 weights. What happens at each of them? Count both
     operations, and no bias.
     """
-    return [impl.linear_flops(1, 3, 2), impl.linear_flops(1024, 4096, 11008)]
+    cases = [sizes(draw, 3), [2**18 + 1 + int(size) for size in draw.ints(2**18, 3)]]
+    return {str(case): impl.linear_flops(*case) for case in cases}
 
 
 def test_wrong_width(impl, draw):
@@ -184,8 +242,13 @@ def test_wrong_width(impl, draw):
 
     Compare x.shape[-1] with the weight's second axis before multiplying.
     """
-    layer = impl.Linear(6, 4)
-    return raises(ValueError, lambda: layer(draw(2, 5)), names="x")
+    layer, found = impl.Linear(6, 4), {}
+    for training in (True, False):
+        layer.train(training)
+        for width in (5, 4, 1, 7 + int(draw.ints(20, 1))):
+            found[f"{width} features{', in eval' * (not training)}"] = raises(
+                ValueError, lambda: layer(draw(2, width)), names="x")
+    return found
 
 
 def test_bad_sizes(impl, draw):
@@ -193,6 +256,7 @@ def test_bad_sizes(impl, draw):
 
     Look at in_features and out_features before anything is made of them.
     """
+    bad = -1 - int(draw.ints(20, 1))
     return {"Linear(0, 4)": raises(ValueError, lambda: impl.Linear(0, 4), names="in_features"),
-            "Linear(4, -1)": raises(ValueError, lambda: impl.Linear(4, -1), names="out_features"),
+            f"Linear(4, {bad})": raises(ValueError, lambda: impl.Linear(4, bad), names="out_features"),
             "Linear(1, 1)": accepts(lambda: impl.Linear(1, 1))}

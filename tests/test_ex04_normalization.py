@@ -22,12 +22,52 @@ def parameters(module):
             for name, p in module.named_parameters()}
 
 
+def again(draw, module, x):
+    """What a norm gives in training, in eval, and after its weights have changed, and the gradients."""
+    found, parameters, x = {}, list(module.parameters()), x.requires_grad_()
+    for training in (True, False):
+        module.train(training)
+        word = "in training" if training else "in eval, with other weights"
+        with torch.no_grad():
+            found[f"{word}, without gradients"] = module(x)
+        y = module(x)
+        if y.requires_grad:
+            (y * draw(*y.shape)).sum().backward()
+        found[word] = {"y": y, "gradients": [p.grad for p in (x, *parameters)]}
+        x.grad = None
+        with torch.no_grad():
+            for p in parameters:
+                p.grad = None
+                p.copy_(draw(*p.shape))
+    return found
+
+
+def equal_rows(draw):
+    """A token of zeros, one of equal features, and its negative."""
+    rows = draw(3, 8) * 0
+    rows[1], rows[2] = 1 + draw.uniform(8)[0], -1 - draw.uniform(8)[1]
+    return rows
+
+
+def rounded(draw, kind, dtype):
+    """Whether a norm in half precision is, bit for bit, the float32 quotient rounded once, and then scaled."""
+    x, plain = draw(8, 16).to(dtype), kind(16).to(draw.device)
+    quotient = plain(x.float()).to(dtype)       # its own, so that only the order of rounding counts
+    found = {"quotient": bool((kind(16).to(draw.device, dtype)(x) == quotient).all())}
+    filled = draw.fill(kind(16)).to(dtype)
+    with torch.no_grad():
+        for name, parameter in filled.named_parameters():
+            parameter *= name == "weight"       # a shift of 0 rounds nothing
+    return {**found, "quotient, then scaled": bool((filled(x) == quotient * filled.weight).all()),
+            "features near 100": plain.to(dtype)((x.float() + 100).to(dtype))}
+
+
 def test_layer_parameters(impl, draw):
     """LayerNorm has two parameters, weight (all ones) and bias (all zeros), of shape (d_model,).
 
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self in __init__.
     """
-    return parameters(impl.LayerNorm(6))
+    return parameters(impl.LayerNorm(2 + int(draw.ints(20, 1))))
 
 
 @points(2)
@@ -89,12 +129,39 @@ def test_layer_batch_ranks(impl, draw):
             "x of shape (2, 1, 3, 6)": norm(draw(2, 1, 3, 6))}
 
 
+def test_layer_constant(impl, draw):
+    """LayerNorm of equal features, zeros or not, is the bias.
+
+    Their variance is 0: without eps that is 0 / 0, which is NaN.
+    """
+    return draw.fill(impl.LayerNorm(8))(equal_rows(draw))
+
+
 def test_layer_swapped_axes(impl, draw):
     """LayerNorm takes a batch whose axes were swapped, so that it is not contiguous.
 
     Nothing here has to be reshaped: a mean over axis -1 works wherever the numbers lie.
     """
     return draw.fill(impl.LayerNorm(6))(draw(3, 2, 6).transpose(0, 1))
+
+
+@dtypes("bfloat16", "float16")
+def test_layer_rounded_once(impl, draw, dtype):
+    """In half precision LayerNorm is the float32 quotient, rounded once, and then scaled and shifted.
+
+    Cast x first, and compute all of the quotient from what was cast, the mean too. Then
+    back to the dtype of x, and only then · weight + bias: bit for bit.
+    """
+    return rounded(draw, impl.LayerNorm, dtype)
+
+
+def test_layer_again(impl, draw):
+    """LayerNorm computes with the weight and bias that it has now: in eval as in training, and after changes.
+
+    Nothing is kept from an earlier call, and the statistics are those of x, in eval too. A gradient flows in
+    both.
+    """
+    return again(draw, draw.fill(impl.LayerNorm(6)), draw(2, 3, 6))
 
 
 def test_layer_wider_weight(impl, draw):
@@ -124,7 +191,7 @@ def test_rms_parameters(impl, draw):
 
     A tensor trains only if it is wrapped in nn.Parameter and assigned to self in __init__.
     """
-    return parameters(impl.RMSNorm(6))
+    return parameters(impl.RMSNorm(2 + int(draw.ints(20, 1))))
 
 
 @points(2)
@@ -174,12 +241,39 @@ def test_rms_batch_ranks(impl, draw):
             "x of shape (2, 1, 3, 6)": norm(draw(2, 1, 3, 6))}
 
 
+def test_rms_constant(impl, draw):
+    """RMSNorm of zeros is 0, and of other equal features the weight, with their sign.
+
+    Without eps a token of zeros is 0 / 0, which is NaN.
+    """
+    return draw.fill(impl.RMSNorm(8))(equal_rows(draw))
+
+
 def test_rms_swapped_axes(impl, draw):
     """RMSNorm takes a batch whose axes were swapped, so that it is not contiguous.
 
     Nothing here has to be reshaped: a mean over axis -1 works wherever the numbers lie.
     """
     return draw.fill(impl.RMSNorm(6))(draw(3, 2, 6).transpose(0, 1))
+
+
+@dtypes("bfloat16", "float16")
+def test_rms_rounded_once(impl, draw, dtype):
+    """In half precision RMSNorm is the float32 quotient, rounded once, and then scaled.
+
+    Cast x first, and compute all of the quotient from what was cast. Then
+    back to the dtype of x, and only then · weight: bit for bit.
+    """
+    return rounded(draw, impl.RMSNorm, dtype)
+
+
+def test_rms_again(impl, draw):
+    """RMSNorm computes with the weight that it has now: in eval as in training, and after changes.
+
+    Nothing is kept from an earlier call, and the statistics are those of x, in eval too. A gradient flows in
+    both.
+    """
+    return again(draw, draw.fill(impl.RMSNorm(6)), draw(2, 3, 6))
 
 
 def test_rms_wider_weight(impl, draw):
@@ -251,6 +345,18 @@ def test_backward_swapped_axes(impl, draw):
     return impl.rms_norm_backward(x, draw(6), 1e-5, grad_out)
 
 
+@dtypes("bfloat16", "float16")
+def test_backward_rounded_once(impl, draw, dtype):
+    """In half precision rms_norm_backward's gradients are those of float32, rounded once, bit for bit.
+
+    Widen all three tensors before anything is multiplied, grad_out and the weight too, and cast at the end.
+    """
+    half = [draw(8, 16).to(dtype), draw(16).to(dtype), draw(8, 16).to(dtype)]
+    grads = [impl.rms_norm_backward(x, weight, 1e-5, grad_out)
+             for x, weight, grad_out in (half, [tensor.float() for tensor in half])]
+    return {name: bool((mine == wide.to(dtype)).all()) for name, mine, wide in zip(("grad_x", "grad_weight"), *grads)}
+
+
 def test_backward_two_dtypes(impl, draw):
     """Each gradient has the dtype of what it belongs to: grad_x that of x, grad_weight the weight's.
 
@@ -268,8 +374,12 @@ def test_wrong_width(impl, draw):
     Compare x.shape[-1] with the size of the weight before anything is computed. A single feature
     would otherwise be stretched to fit.
     """
-    return {"LayerNorm": raises(ValueError, lambda: impl.LayerNorm(6)(draw(2, 1)), names="x"),
-            "RMSNorm": raises(ValueError, lambda: impl.RMSNorm(6)(draw(2, 1)), names="x")}
+    found = {}
+    for name, norm in (("LayerNorm", impl.LayerNorm(6)), ("RMSNorm", impl.RMSNorm(6))):
+        for width in (1, 7 + int(draw.ints(9, 1))):
+            found[f"{name}, {width} features"] = raises(ValueError, lambda: norm(draw(2, width)), names="x")
+        found[f"{name}, in eval"] = raises(ValueError, lambda: norm.eval()(draw(2, 1)), names="x")
+    return found
 
 
 def test_bad_arguments(impl, draw):
@@ -277,7 +387,9 @@ def test_bad_arguments(impl, draw):
 
     Look at both before anything is made of them. An eps of 0 is allowed.
     """
+    eps = -1e-5 * (1 + int(draw.ints(50, 1)))
     return {name: {"d_model = 0": raises(ValueError, lambda: kind(0), names="d_model"),
-                   "eps = -1e-5": raises(ValueError, lambda: kind(6, -1e-5), names="eps"),
+                   f"eps = {eps:.0e}": raises(ValueError, lambda: kind(6, eps), names="eps"),
+                   "eps = -1e-12": raises(ValueError, lambda: kind(6, -1e-12), names="eps"),
                    "eps = 0": accepts(lambda: kind(6, 0))}
             for name, kind in (("LayerNorm", impl.LayerNorm), ("RMSNorm", impl.RMSNorm))}

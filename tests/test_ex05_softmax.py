@@ -32,6 +32,16 @@ def shares(draw, *shape):
     return torch.nn.functional.one_hot(tickets, shape[-1]).sum(-2).to(draw.float) / 16
 
 
+def number(draw, low, high):
+    """A whole number from low to high, both among them."""
+    return low + int(draw.ints(high + 1 - low, 1))
+
+
+def is_cast(answer, wide):
+    """Whether at least 97 of 100 numbers are those of the wide answer, cast."""
+    return bool((answer == wide.to(answer.dtype)).double().mean() > 0.97)
+
+
 # -- softmax
 
 @points(2)
@@ -75,7 +85,8 @@ def test_softmax_dim(impl, draw):
     """
     x = draw(2, 3, 4)
     return {"dim=0": impl.softmax(x, dim=0), "dim=1": impl.softmax(x, dim=1),
-            "dim=-2": impl.softmax(x, dim=-2)}
+            "dim=-2": impl.softmax(x, dim=-2), "dim=0 of a square": impl.softmax(draw(4, 4), dim=0),
+            "no rows at all": impl.softmax(draw(0, 4))}
 
 
 def test_temperature(impl, draw):
@@ -84,10 +95,11 @@ def test_temperature(impl, draw):
     The limit towards 0 is all on the largest score; towards infinity, equal shares. A small
     temperature is used as it is: nothing is added to it.
     """
-    x = draw(3, 5)
-    return {"temperature=0.5": impl.softmax(x, temperature=0.5),
-            "temperature=3": impl.softmax(x, temperature=3),
-            "temperature=1e-6": impl.softmax(draw(3, 5, scale=1e-6), temperature=1e-6)}
+    x, cold, warm = draw(3, 5), number(draw, 1, 7) / 10, 1 + number(draw, 1, 19) / 8
+    answers = {f"temperature={t}": impl.softmax(x, temperature=t) for t in (cold, warm, 3)}
+    for t in (1e-6, 1e-36, 10.0 ** number(draw, 4, 8)):
+        answers[f"temperature={t:g}, scores of its size"] = impl.softmax(draw(3, 5, scale=t), temperature=t)
+    return answers
 
 
 def test_temperature_refused(impl, draw):
@@ -96,10 +108,11 @@ def test_temperature_refused(impl, draw):
     Look at it before anything is computed. 0 is refused too: nothing can be divided by it. NaN is
     not above 0 either, and not below: every comparison with it is False.
     """
+    low = -number(draw, 1, 40) / 10
     return {"temperature=0": raises(ValueError, lambda: impl.softmax(draw(3), temperature=0),
                                     names="temperature"),
-            "temperature=-1.0": raises(ValueError, lambda: impl.softmax(draw(3), temperature=-1.0),
-                                       names="temperature"),
+            f"temperature={low}": raises(ValueError, lambda: impl.softmax(draw(3), temperature=low),
+                                         names="temperature"),
             "temperature=nan": raises(
                 ValueError, lambda: impl.softmax(draw(3), temperature=math.nan),
                 names="temperature")}
@@ -118,8 +131,22 @@ def test_softmax_wide_row(impl, draw):
 
     Real vocabularies are this large. Cast to float32 first, and back at the very end.
     """
-    x = draw(70_000, scale=0.01).to(torch.float16)
-    return {"adds up to about 1": bool(impl.softmax(x).float().sum() > 0.5)}
+    y = impl.softmax(draw(70_000, scale=0.01).to(torch.float16))
+    return {"adds up to about 1": bool(y.float().sum() > 0.5), "the first eight, times 70,000": y[:8].float() * 70_000}
+
+
+@dtypes("float16", "bfloat16")
+def test_softmax_rounded_once(impl, draw, dtype):
+    """softmax in half precision is softmax of the same scores in float32, cast: rounded once.
+
+    Widen before anything else, before the maximum is subtracted and before the division by the
+    temperature too, and cast at the very end. (Asked is whether at least 97 of 100 numbers are those.)
+    """
+    x, t = draw(40, 9, scale=4.0).to(dtype), number(draw, 3, 9) / 10
+    wide = x.to(torch.promote_types(dtype, torch.float32))
+    return {"softmax": impl.softmax(x[:2], temperature=t),
+            "is the wide one, cast": is_cast(impl.softmax(x), impl.softmax(wide)),
+            f"with temperature={t} too": is_cast(impl.softmax(x, temperature=t), impl.softmax(wide, temperature=t))}
 
 
 @points(2)
@@ -170,15 +197,28 @@ def test_logsumexp_dim(impl, draw):
     (2, 3, 4) becomes (3, 4) for dim=0 and (2, 4) for dim=-2.
     """
     x = draw(2, 3, 4)
-    return {"dim=0": impl.logsumexp(x, dim=0), "dim=-2": impl.logsumexp(x, dim=-2)}
+    return {"dim=0": impl.logsumexp(x, dim=0), "dim=-2": impl.logsumexp(x, dim=-2),
+            "one row of four": impl.logsumexp(draw(1, 4)), "no rows at all": impl.logsumexp(draw(0, 4))}
+
+
+@dtypes("float16", "bfloat16")
+def test_logsumexp_rounded_once(impl, draw, dtype):
+    """logsumexp in half precision is logsumexp of the same scores in float32, cast: rounded once.
+
+    The maximum and the logarithm are added while both are wide. (Asked is whether at least 97 of 100
+    numbers are those.)
+    """
+    x = draw(200, 5, scale=4.0).to(dtype)
+    wide = impl.logsumexp(x.to(torch.promote_types(dtype, torch.float32)))
+    return {"logsumexp": impl.logsumexp(x[:4].abs()), "is the wide one, cast": is_cast(impl.logsumexp(x), wide)}
 
 
 def test_logsumexp_wide_row(impl, draw):
     """logsumexp adds up 70,000 numbers in float32: float16 ends at 65,504.
 
-    The answer, about 11.16, fits easily; the sum on the way to it does not.
+    The answer, about 11 and what all scores have in common, fits easily; the sum does not.
     """
-    return impl.logsumexp(draw(70_000, scale=0.01).to(torch.float16))
+    return impl.logsumexp(number(draw, 0, 40) + draw(70_000, scale=0.01).to(torch.float16))
 
 
 def test_logsumexp_masked(impl, draw):
@@ -210,6 +250,28 @@ def test_log_softmax_far(impl, draw):
     e^−200 is 0 in float32, and its logarithm is lost. Never go through the probability.
     """
     return impl.log_softmax(draw(4, 6, scale=300.0))
+
+
+def test_log_softmax_large_and_close(impl, draw):
+    """log_softmax of scores near 10,000,000 that differ by a few keeps their differences.
+
+    float32 holds such numbers to the nearest whole one, so log Σ e^x, which is not whole, is rounded
+    there, and x minus it has the error of that. Shift first, and both are small.
+    """
+    x = draw.ints(5, 4, 6).to(draw.float)
+    return {"near 10,000,000": impl.log_softmax(1e7 + x), "near -10,000,000": impl.log_softmax(x - 1e7)}
+
+
+@dtypes("float16", "bfloat16")
+def test_log_softmax_rounded_once(impl, draw, dtype):
+    """log_softmax in half precision is log_softmax of the same scores in float32, cast: rounded once.
+
+    Widen before the maximum is subtracted, and cast at the very end. (Asked is whether at least 97 of
+    100 numbers are those.)
+    """
+    x = draw(40, 9, scale=4.0).to(dtype)
+    wide = impl.log_softmax(x.to(torch.promote_types(dtype, torch.float32)))
+    return {"log_softmax": impl.log_softmax(x[:2]), "is the wide one, cast": is_cast(impl.log_softmax(x), wide)}
 
 
 def test_log_softmax_dim(impl, draw):
@@ -258,7 +320,8 @@ def test_cross_entropy_batch(impl, draw):
     Logits (2, 3, 7) go with targets (2, 3). (torch's own function wants (2, 7, 3).)
     """
     return {"logits of shape (2, 3, 7)": impl.cross_entropy(draw(2, 3, 7), draw.ints(7, 2, 3)),
-            "logits of shape (7,)": impl.cross_entropy(draw(7), draw.ints(7))}
+            "logits of shape (7,)": impl.cross_entropy(draw(7), draw.ints(7)),
+            "logits of shape (2, 1, 3, 7)": impl.cross_entropy(draw(2, 1, 3, 7), draw.ints(7, 2, 1, 3))}
 
 
 def test_cross_entropy_swapped_axes(impl, draw):
@@ -276,51 +339,80 @@ def test_cross_entropy_integers(impl, draw):
     torch indexes with int64. Cast the kept targets once.
     """
     logits, targets = draw(5, 4), draw.ints(4, 5)
-    return {str(dtype): impl.cross_entropy(logits, targets.to(dtype))
-            for dtype in (torch.int8, torch.int16, torch.int32)}
+    answers = {str(dtype): impl.cross_entropy(logits, targets.to(dtype))
+               for dtype in (torch.int8, torch.int16, torch.int32)}
+    return {**answers, "int8, 300 classes": impl.cross_entropy(draw(3, 300), draw.ints(128, 3).to(torch.int8))}
+
+
+@dtypes("float16", "bfloat16")
+def test_cross_entropy_rounded_once(impl, draw, dtype):
+    """The loss in half precision is the loss of the same logits in float32, cast: rounded once.
+
+    Widen the logits before anything else; the losses are still wide when their mean is taken. (Asked
+    is whether all of 24 losses are those.)
+    """
+    logits, targets = draw(24, 5, 7, scale=3.0).to(dtype), draw.ints(7, 24, 5)
+    wide = logits.to(torch.promote_types(dtype, torch.float32))
+    one, other = ([impl.cross_entropy(x, ids) for x, ids in zip(rows, targets)] for rows in (logits, wide))
+    return {"loss": one[0], "is the wide one, cast": is_cast(torch.stack(one), torch.stack(other))}
 
 
 @points(2)
 def test_cross_entropy_confident(impl, draw):
     """A confident mistake costs what it should: hundreds of nats, neither inf nor a ceiling.
 
-    Logits 300 apart. A small number added inside the logarithm hides the worst mistakes.
+    Logits 300 apart. A small number added inside the logarithm hides the worst mistakes. And logits
+    near 10,000,000 that differ by a few: log Σ e^x is rounded there, log_softmax from shifted ones is not.
     """
-    return impl.cross_entropy(draw(8, 6, scale=300.0), draw.ints(6, 8))
+    large = 1e7 + draw.ints(5, 8, 6).to(draw.float)
+    return {"300 apart": impl.cross_entropy(draw(8, 6, scale=300.0), draw.ints(6, 8)),
+            "large and close": impl.cross_entropy(large, draw.ints(6, 8))}
 
 
 @points(2)
 def test_cross_entropy_ignored(impl, draw):
     """Targets of −100 are left out of the sum and of the count.
 
-    Three of eight are ignored here, so the mean is over five.
+    Three of eight are ignored here, so the mean is over five. The targets are the caller's, who needs
+    them again: nothing is written into them.
     """
     targets = draw.ints(7, 8).clone()
     targets[[1, 4, 5]] = -100
-    return impl.cross_entropy(draw(8, 7), targets)
+    return {"loss": impl.cross_entropy(draw(8, 7), targets), "the targets afterwards": targets}
 
 
 def test_cross_entropy_ignored_logits(impl, draw):
-    """Whatever stands in an ignored row, even −inf, neither the loss nor its gradient sees it.
+    """Whatever stands in an ignored row, even −inf or NaN, neither the loss nor its gradient sees it.
 
-    Infinity times 0 is NaN, so a row cannot be left out by multiplying its loss by 0. Leave it out
-    before anything is computed.
+    Infinity times 0 is NaN, so a row cannot be left out by multiplying its loss by 0; and on the way
+    back 0 times NaN is NaN again. Leave it out before anything is computed.
     """
-    logits, targets = draw(4, 5).clone(), draw.ints(5, 4).clone()
-    logits[1], targets[1] = -math.inf, -100
-    logits.requires_grad_()
-    loss = impl.cross_entropy(logits, targets)
-    loss.backward()
-    return {"loss": loss, "grad of logits": logits.grad}
+    answers = {}
+    for what in (-math.inf, math.nan):
+        logits, targets = draw(4, 5).clone(), draw.ints(5, 4).clone()
+        logits[1], targets[1] = what, -100
+        logits.requires_grad_()
+        loss = impl.cross_entropy(logits, targets)
+        loss.backward()
+        answers[f"a row of {what}"] = {"loss": loss, "grad of logits": logits.grad}
+    return answers
 
 
 def test_cross_entropy_ignore_index(impl, draw):
     """Which target is ignored is the caller's choice; it may be a class of the vocabulary.
 
-    Padding often has id 0. Compare with ignore_index and not with −100.
+    Padding often has id 0. Compare with ignore_index and not with −100. 0 is an id like any other,
+    though Python takes it for False, and with another ignore_index no other id is special: neither
+    the classes below it nor −100.
     """
-    targets = torch.tensor([0, 3, 0, 5, 6, 0, 2, 1], device=draw.device)
-    return impl.cross_entropy(draw(8, 7), targets, ignore_index=0)
+    targets, some = torch.tensor([0, 3, 0, 5, 6, 0, 2, 1], device=draw.device), (2, 3, 5)[number(draw, 0, 2)]
+    answers = {f"ignore_index={i}": impl.cross_entropy(draw(8, 7), targets, ignore_index=i) for i in (0, some)}
+    try:
+        answers["-100 among targets, ignore_index=0"] = impl.cross_entropy(
+            draw(3, 7), torch.tensor([1, -100, 2], device=draw.device), ignore_index=0)
+    except ValueError:
+        answers["-100 among targets, ignore_index=0"] = "ValueError"
+    return answers
 
 
 @dtypes("float32", "float64")
@@ -341,8 +433,10 @@ def test_all_ignored(impl, draw):
 
     0 / 0 would be NaN, which one optimizer step spreads over all weights.
     """
-    targets = torch.full((3,), -100, device=draw.device)
-    return raises(ValueError, lambda: impl.cross_entropy(draw(3, 4), targets), names="targets")
+    ignored, n = number(draw, -99, -1), number(draw, 2, 5)
+    return {f"{n} of {i}, ignore_index={i}": raises(ValueError, lambda i=i: impl.cross_entropy(
+                draw(n, 4), torch.full((n,), i, device=draw.device), ignore_index=i), names="targets")
+            for i in (-100, ignored)}
 
 
 def test_targets_out_of_range(impl, draw):
@@ -351,20 +445,28 @@ def test_targets_out_of_range(impl, draw):
     Torch says it late, or on a GPU by ending the process, and a negative index may count from
     the end. Look at the kept targets first.
     """
-    return {f"target {bad} of 4 classes": raises(
-        ValueError, lambda bad=bad: impl.cross_entropy(
-            draw(3, 4), torch.tensor([0, bad, 3], device=draw.device)), names="targets")
-        for bad in (4, -1)}
+    answers, vocab = {}, number(draw, 4, 9)
+    for bad in (vocab, -1, vocab + number(draw, 1, 9)):
+        targets = draw.ints(vocab, 5).clone()
+        targets[number(draw, 0, 4)] = bad
+        logits = draw(5, vocab)
+        said = raises(ValueError, lambda: impl.cross_entropy(logits, targets), names="targets")
+        answers[f"target {bad} of {vocab} classes"] = \
+            impl.cross_entropy(logits, targets) if said == "no error" else said
+    return answers
 
 
 def test_perplexity(impl, draw):
     """perplexity is e^loss, for a tensor or a plain number.
 
     The loss is in nats, so the base is e. A model that knows nothing of V tokens has loss ln V
-    and perplexity V.
+    and perplexity V. However large the loss is, nothing is cut off, and the loss stays what it was.
     """
-    return {"of a tensor": impl.perplexity(draw.uniform(3) * 4),
-            "of a number": impl.perplexity(2.5)}
+    losses, number_of_nats = draw.uniform(2, 3) * 40, float(draw.uniform(1)) * 40
+    one = (losses[0, 0] / 10).requires_grad_()
+    return {"of a tensor": impl.perplexity(losses), "the losses afterwards": losses,
+            "of a number": impl.perplexity(number_of_nats), "of a loss with a gradient": impl.perplexity(one),
+            "in float64": impl.perplexity(losses.double())}
 
 
 # -- backward
@@ -399,3 +501,20 @@ def test_backward_nearly_equal(impl, draw, dtype):
     """
     pulls = (200 + draw.ints(8, 4, 5)).to(draw.float).to(dtype)
     return impl.softmax_backward(shares(draw, 4, 5).to(dtype), pulls)
+
+
+@dtypes("float16", "bfloat16")
+def test_backward_rounded_once(impl, draw, dtype):
+    """softmax_backward in half precision is what float32 gives for the same numbers, cast: rounded once.
+
+    The answer has the dtype of y. grad_out may be wider, and is then not rounded on the way. (Asked
+    is whether at least 97 of 100 numbers are those.)
+    """
+    y, grad_out = shares(draw, 30, 9).to(dtype), draw(30, 9)
+    wide = y.to(torch.promote_types(dtype, torch.float32))
+    answers = {"answer": impl.softmax_backward(y[:2], grad_out[:2].to(dtype)),
+               "its dtype with grad_out in float32": str(impl.softmax_backward(y, grad_out).dtype)}
+    for what, pulls in (("both in half precision", grad_out.to(dtype)), ("grad_out in float32", grad_out)):
+        right = impl.softmax_backward(wide, pulls.to(wide.dtype))
+        answers[f"is the wide one, cast: {what}"] = is_cast(impl.softmax_backward(y, pulls), right)
+    return answers

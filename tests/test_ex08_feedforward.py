@@ -25,6 +25,25 @@ def _ones(draw, *shape):
     return torch.ones(*shape, dtype=draw.float, device=draw.device)
 
 
+def _number(draw, low, high):
+    """A whole number from low to high, both among them."""
+    return low + int(draw.ints(high + 1 - low, 1))
+
+
+def _word(draw, *words):
+    return words[_number(draw, 0, len(words) - 1)]
+
+
+def _far(draw, dtype):
+    """Three whole numbers from 100 to 200, which every dtype holds."""
+    return (100 + draw.ints(101, 3)).to(draw.float).to(dtype)
+
+
+def _is_cast(answer, wide):
+    """Whether at least 97 of 100 numbers are those of the wide answer, cast."""
+    return bool((answer == wide.to(answer.dtype)).double().mean() > 0.97)
+
+
 def _shapes(module):
     return shapes(module.named_parameters())
 
@@ -39,30 +58,43 @@ def test_sigmoid(impl, draw, dtype):
     return impl.sigmoid(draw(4, 7, scale=3.0).to(dtype))
 
 
+@dtypes("float16", "bfloat16")
+def test_sigmoid_rounded_once(impl, draw, dtype):
+    """sigmoid in half precision is sigmoid of the same numbers in float32, cast: rounded once.
+
+    Cast the quotient, not what goes into it. (Asked is whether at least 97 of 100 numbers are those.)
+    """
+    x = draw(40, 9, scale=3.0).to(dtype)
+    wide = impl.sigmoid(x.to(torch.promote_types(dtype, torch.float32)))
+    return {"sigmoid": impl.sigmoid(x[0]), "is the wide one, cast": _is_cast(impl.sigmoid(x), wide)}
+
+
 @points(2)
 @dtypes("float32", "bfloat16", "float16")
 def test_sigmoid_far_out(impl, draw, dtype):
-    """sigmoid is 0 at −100 and 1 at 100: no NaN.
+    """sigmoid is 0 at −100 and below and 1 at 100 and above: no NaN.
 
     e^100 is past float32's largest number. Of the two forms 1 / (1 + e^−x) and e^x / (1 + e^x),
     take the one whose exponential is small.
     """
-    x = 100 * _ones(draw, 3).to(dtype)
-    return {"at 100": impl.sigmoid(x), "at -100": impl.sigmoid(-x)}
+    x = _far(draw, dtype)
+    return {"at 100 to 200": impl.sigmoid(x), "at -100 to -200": impl.sigmoid(-x),
+            "among others": impl.sigmoid(torch.cat([x, draw(3).to(dtype)]))}
 
 
 @points(2)
 @dtypes("float32", "bfloat16", "float16")
 def test_sigmoid_gradient_far_out(impl, draw, dtype):
-    """The gradient of sigmoid is 0 at −100 and at 100: no NaN.
+    """The gradient of sigmoid is 0 at ±100 and farther out: no NaN.
 
     torch.where sends a gradient of 0 into the branch that it did not take, and 0 · ∞ is NaN.
     So choose the argument of exp with where, before exp, not between two finished results.
     """
-    x = torch.cat([100 * _ones(draw, 3), -100 * _ones(draw, 3), draw(3)]).to(dtype)
+    far = _far(draw, dtype)
+    x = torch.cat([far, -far, draw(3).to(dtype)])
     x.requires_grad_()
     impl.sigmoid(x).sum().backward()
-    return {"grad of x at 100": x.grad[:3], "grad of x at -100": x.grad[3:6],
+    return {"grad of x at 100 to 200": x.grad[:3], "grad of x at -100 to -200": x.grad[3:6],
             "grad of x near 0": x.grad[6:]}
 
 
@@ -72,7 +104,7 @@ def test_sigmoid_gradient_at_zero(impl, draw):
     abs has the gradient 0 at 0, so e^−|x| written with abs lets nothing through there. Which
     branch of a torch.where does 0 belong to, and what is that branch's slope?
     """
-    x = (0 * draw(5)).requires_grad_()
+    x = torch.cat([0 * draw(2), draw(3)]).requires_grad_()
     impl.sigmoid(x).sum().backward()
     return x.grad
 
@@ -96,17 +128,30 @@ def test_silu(impl, draw, dtype):
     return impl.silu(draw(4, 7, scale=3.0).to(dtype))
 
 
+@dtypes("float16", "bfloat16")
+def test_silu_rounded_once(impl, draw, dtype):
+    """silu in half precision is silu of the same numbers in float32, cast: rounded once.
+
+    sigmoid(x) of a half-precision x is rounded already. Widen x, then take the sigmoid and the
+    product, and cast that. (Asked is whether at least 97 of 100 numbers are those.)
+    """
+    x = draw(40, 9, scale=2.0).to(dtype)
+    wide = impl.silu(x.to(torch.promote_types(dtype, torch.float32)))
+    return {"silu": impl.silu(x[0]), "is the wide one, cast": _is_cast(impl.silu(x), wide)}
+
+
 @dtypes("float32", "float16")
 def test_silu_far_out(impl, draw, dtype):
-    """silu is 0 at −100 and 100 at 100, and its gradient there is 0 and 1.
+    """silu is 0 at −100 and 100 at 100, and its gradient there is 0 and 1; and so on farther out.
 
-    It follows if sigmoid is right there.
+    It follows if sigmoid is right there. (x may be huge: where e^|x| overflows, sigmoid is 0 or 1.)
     """
-    x = torch.cat([100 * _ones(draw, 3), -100 * _ones(draw, 3)]).to(dtype).requires_grad_()
+    far = _far(draw, dtype)
+    x = torch.cat([far, -far]).requires_grad_()
     y = impl.silu(x)
     y.sum().backward()
-    return {"at 100": y[:3], "at -100": y[3:],
-            "grad of x at 100": x.grad[:3], "grad of x at -100": x.grad[3:]}
+    return {"at 100 to 200": y[:3], "at -100 to -200": y[3:],
+            "grad of x at 100 to 200": x.grad[:3], "grad of x at -100 to -200": x.grad[3:]}
 
 
 @points(2)
@@ -133,16 +178,30 @@ def test_gelu_tanh(impl, draw, dtype):
 def test_gelu_far_out(impl, draw, dtype):
     """gelu is 0 at −100 and 100 at 100 with gradients 0 and 1, in both forms and the dtype of x.
 
-    100³ is past float16's largest number, 65,504: compute in at least float32, then cast back.
+    So it goes on farther out. 100³ is past float16's largest number, 65,504: compute in at least
+    float32, then cast back.
     """
-    said = {}
+    said, far = {}, _far(draw, dtype)
     for form in ("none", "tanh"):
-        x = torch.cat([100 * _ones(draw, 3), -100 * _ones(draw, 3)]).to(dtype).requires_grad_()
+        x = torch.cat([far, -far]).requires_grad_()
         y = impl.gelu(x, approximate=form)
         y.sum().backward()
-        said |= {f"{form} at 100": y[:3], f"{form} at -100": y[3:],
-                 f"{form}, grad of x at 100": x.grad[:3], f"{form}, grad of x at -100": x.grad[3:]}
+        said |= {f"{form} at 100 to 200": y[:3], f"{form} at -100 to -200": y[3:],
+                 f"{form}, grad of x at 100 to 200": x.grad[:3], f"{form}, grad of x at -100 to -200": x.grad[3:]}
     return said
+
+
+@dtypes("float16", "bfloat16")
+def test_gelu_rounded_once(impl, draw, dtype):
+    """gelu in half precision is gelu of the same numbers in float32, cast: rounded once.
+
+    Φ(x) is still wide when it meets x. (Asked is whether at least 97 of 100 numbers are those.)
+    """
+    x, answers = draw(40, 9, scale=2.0).to(dtype), {}
+    for form in ("none", "tanh"):
+        wide = impl.gelu(x.to(torch.promote_types(dtype, torch.float32)), approximate=form)
+        answers[f"{form}: is the wide one, cast"] = _is_cast(impl.gelu(x, approximate=form), wide)
+    return {**answers, "gelu": impl.gelu(x[0].abs())}
 
 
 @dtypes("bfloat16", "float16")
@@ -161,8 +220,8 @@ def test_gelu_unknown_form(impl, draw):
 
     Look at it before computing, and say in the message what it was.
     """
-    x = draw(3)
-    return raises(ValueError, lambda: impl.gelu(x, approximate="erf"), names="approximate")
+    x, word = draw(3), _word(draw, "erf", "exact", "fast", "sigmoid", "quick", "pytorch_tanh", "TANH", "")
+    return {f"approximate={word!r}": raises(ValueError, lambda: impl.gelu(x, approximate=word), names="approximate")}
 
 
 @points(2)
@@ -173,8 +232,10 @@ def test_dropout_fraction(impl, draw):
     The answers are fractions of a million numbers, each known to 0.3 % or better.
     """
     x = _ones(draw, 1000, 1000)
-    return {f"zeros with p = {p}": (impl.Dropout(p)(x) == 0).to(draw.float).mean()
-            for p in (0.1, 0.75)}
+    answers = {f"zeros with p = {p}": (impl.Dropout(p)(x) == 0).to(draw.float).mean() for p in (0.1, 0.75)}
+    with torch.no_grad():
+        answers["zeros with p = 0.25, under no_grad"] = (impl.Dropout(0.25)(x) == 0).to(draw.float).mean()
+    return answers
 
 
 def test_dropout_survivors(impl, draw):
@@ -182,10 +243,11 @@ def test_dropout_survivors(impl, draw):
 
     The answers are the smallest and the largest of y / x, over all that is not zero.
     """
-    x = draw(40, 50)
-    y = impl.Dropout(0.2)(x)
+    x, p = draw(40, 50), _word(draw, 0.1, 0.2, 0.3, 0.4, 0.6, 0.7)
+    y = impl.Dropout(p)(x)
     kept = (y / x)[y != 0]
-    return {"smallest y / x": kept.min(), "largest y / x": kept.max()}
+    return {f"p = {p}, smallest y / x": kept.min(), f"p = {p}, largest y / x": kept.max(),
+            "some are zero": bool((y == 0).any())}
 
 
 @tolerance(0.02)
@@ -213,26 +275,31 @@ def test_dropout_each_number_alone(impl, draw):
 
     Draw a random number for every number of x. (64 draws at p = 0.5 agree once in 10¹⁹ times.)
     """
-    kept = impl.Dropout(0.5)(_ones(draw, 3, 64, 64)) != 0
+    survivor = 1 + draw.uniform(1)
+    out = impl.Dropout(0.5)(survivor * _ones(draw, 3, 64, 64))
+    kept = out != 0
     some = [kept.any(dim).all() & ~kept.all(dim).any() for dim in (1, 2)]
     return {"every column has both": bool(some[0]), "every row has both": bool(some[1]),
-            "the batch shares one mask": bool((kept[0] == kept[1]).all())}
+            "the batch shares one mask": bool((kept[0] == kept[1]).all()), "a survivor": out.max()}
 
 
 def test_dropout_fresh_draws(impl, draw):
     """Every call draws anew, and torch's own seed decides what: the same seed, the same zeros.
 
-    Draw from torch's generator in forward, and leave its seed to whoever calls you.
+    Draw from torch's generator in forward, and leave its seed to whoever calls you. Keep no mask:
+    what a layer drew in one call is no use to the next, however alike they are.
     """
-    layer, x = impl.Dropout(0.5), _ones(draw, 20, 20)
+    layer, x = impl.Dropout(0.5), (1 + draw.uniform(1)) * _ones(draw, 20, 20)
     torch.manual_seed(draw.seed)
     first, second = layer(x), layer(x)
     torch.manual_seed(draw.seed)
     again = layer(x)
     torch.manual_seed(draw.seed + 1)
+    other = layer(x)
     return {"a second call gives the same": bool((first == second).all()),
             "the same seed gives the same": bool((first == again).all()),
-            "another seed gives the same": bool((first == layer(x)).all())}
+            "another seed gives the same": bool((first == other).all()),
+            "another layer gives the same": bool((first == impl.Dropout(0.5)(x)).all()), "a survivor": first.max()}
 
 
 def test_dropout_gradient(impl, draw):
@@ -240,12 +307,12 @@ def test_dropout_gradient(impl, draw):
 
     The answers compare the gradient with what the forward pass did to each number.
     """
-    x = draw(20, 30).requires_grad_()
-    y = impl.Dropout(0.2)(x)
+    x, p = draw(20, 30).requires_grad_(), _number(draw, 1, 7) / 10
+    y = impl.Dropout(p)(x)
     y.sum().backward()
     done = y.detach() / x.detach()
     return {"agrees with the forward pass": bool(torch.allclose(x.grad, done)),
-            "largest": x.grad.max()}
+            f"largest, p = {p}": x.grad.max(), "smallest": x.grad.min()}
 
 
 @dtypes("float32", "bfloat16", "float16")
@@ -254,7 +321,7 @@ def test_dropout_dtype(impl, draw, dtype):
 
     A float32 mask times a half-precision x is float32: make the mask like x, or cast the result.
     """
-    y = impl.Dropout(0.5)(draw(3, 5).to(dtype))
+    y = impl.Dropout(0.5)(draw(_number(draw, 1, 4), _number(draw, 5, 9)).to(dtype))
     return {"dtype is kept": y.dtype == dtype, "shape": shape(y)}
 
 
@@ -264,7 +331,7 @@ def test_dropout_bad_p(impl, draw):
     At p = 1 nothing would survive, and 1 / (1 − p) is a division by zero. NaN is not in [0, 1).
     """
     refused = {str(p): raises(ValueError, lambda: impl.Dropout(p), names="p")
-               for p in (-0.1, 1.0, 1.5, float("nan"))}
+               for p in (-_number(draw, 1, 9) / 10, 1.0, 1, 1 + _number(draw, 1, 9) / 10, float("nan"))}
     return {"0": accepts(lambda: impl.Dropout(0)), **refused}
 
 
@@ -273,8 +340,9 @@ def test_mlp_parameters(impl, draw):
 
     Two Linear layers, handed the bias. Their state dict names are up.weight, up.bias and so on.
     """
-    return {"bias=True": _shapes(impl.MLP(6, 10, "gelu")),
-            "bias=False": _shapes(impl.MLP(6, 10, "gelu", bias=False))}
+    d_model, d_ff = _number(draw, 2, 5), _number(draw, 6, 12)
+    return {"bias=True": _shapes(impl.MLP(d_model, d_ff, "gelu")),
+            "bias=False": _shapes(impl.MLP(d_model, d_ff, "gelu", bias=False))}
 
 
 @points(2)
@@ -284,8 +352,32 @@ def test_mlp_forward(impl, draw):
     Up, bend, down. ACTIVATIONS holds the function for every name.
     """
     x = draw(2, 3, 6)
-    return {name: draw.fill(impl.MLP(6, 10, name))(x)
-            for name in ("relu", "gelu", "gelu_tanh", "silu")}
+    return {name: draw.fill(impl.MLP(6, width, name))(x)
+            for name, width in (("relu", 10), ("gelu", 24), ("gelu_tanh", 6), ("silu", 5))}
+
+
+@points(2)
+def test_eval_mode(impl, draw):
+    """In eval mode and under no_grad the layers compute what they compute while training.
+
+    Dropout alone asks for self.training. Biases are added, and gradients flow, in both modes; and the
+    second call gives what the first gave, or a new weight's answer where the weight is new.
+    """
+    layers = {"MLP": impl.MLP(6, 10, "silu", dropout=0.5), "SwiGLU": impl.SwiGLU(6, 10)}
+    answers = {}
+    for name, layer in layers.items():
+        draw.fill(layer).eval()
+        x = draw(3, 6).requires_grad_()
+        with torch.no_grad():
+            answers[f"{name}, under no_grad"] = layer(x)
+        layer(x).pow(2).sum().backward()
+        answers[f"{name}, grad of x"] = x.grad
+        answers |= {f"{name}, grad of {key}": one.grad for key, one in layer.named_parameters()}
+        with torch.no_grad():
+            for one in layer.parameters():
+                one.mul_(1.5)
+        answers[f"{name}, with other weights"] = layer(x)
+    return answers
 
 
 def test_mlp_dropout(impl, draw):
@@ -294,10 +386,12 @@ def test_mlp_dropout(impl, draw):
     With d_ff = 1 there is one hidden number: lose it and a token's whole output is 0. The answers
     are facts about 200 tokens.
     """
-    lost = draw.fill(impl.MLP(6, 1, "silu", bias=False, dropout=0.5))(draw(200, 6)) == 0
+    layer, x = draw.fill(impl.MLP(6, 1, "silu", bias=False, dropout=0.5)), draw(200, 6)
+    lost = layer(x) == 0
     whole = lost.all(-1)
     return {"some tokens lose all": bool(whole.any()), "all tokens lose all": bool(whole.all()),
-            "some tokens lose a part": bool((lost.any(-1) & ~whole).any())}
+            "some tokens lose a part": bool((lost.any(-1) & ~whole).any()),
+            "in eval mode": layer.eval()(x[:2])}
 
 
 @tolerance(0.02)
@@ -318,7 +412,9 @@ def test_mlp_unknown_activation(impl, draw):
 
     Ask whether the name is in ACTIVATIONS before you look it up.
     """
-    return raises(ValueError, lambda: impl.MLP(6, 10, "swish"), names="activation")
+    words = _word(draw, "swish", "tanh", "Silu", "geglu"), _word(draw, "GELU", "gelu_new", "", "relu6")
+    return {f"activation={word!r}": raises(ValueError, lambda word=word: impl.MLP(6, 10, word), names="activation")
+            for word in words}
 
 
 def test_swiglu_parameters(impl, draw):
@@ -326,7 +422,8 @@ def test_swiglu_parameters(impl, draw):
 
     Three Linear layers, assigned to self under these names. A d_ff that is given is not rounded.
     """
-    return {f"d_ff = {d_ff}": _shapes(impl.SwiGLU(6, d_ff)) for d_ff in (10, 71)}
+    widths = _number(draw, 7, 15), _number(draw, 65, 127), 24
+    return {f"d_ff = {d_ff}": _shapes(impl.SwiGLU(6, d_ff)) for d_ff in widths}
 
 
 @points(2)
@@ -336,7 +433,8 @@ def test_swiglu_default_width(impl, draw):
     A width that is a multiple of 64 already stays: d_model = 48 gives 128. Divide by 64, round
     up to a whole number, multiply by 64.
     """
-    return {f"d_model = {n}": impl.SwiGLU(n).gate.weight.shape[0] for n in (48, 64, 49, 96)}
+    some = (24 + 48 * _number(draw, 0, 1), 48 * _number(draw, 1, 2), _number(draw, 49, 95), _number(draw, 1, 23))
+    return {f"d_model = {n}": impl.SwiGLU(n).gate.weight.shape[0] for n in some}
 
 
 @points(3)
@@ -346,7 +444,7 @@ def test_swiglu_forward(impl, draw):
     gate and up both read x. SiLU bends the gate alone; then the two are multiplied, number by
     number, and down brings them back to d_model.
     """
-    return draw.fill(impl.SwiGLU(6, 10))(draw(2, 3, 6))
+    return {f"d_ff = {width}": draw.fill(impl.SwiGLU(6, width))(draw(2, 3, 6)) for width in (10, 6, 24)}
 
 
 @dtypes("bfloat16", "float16")
@@ -375,13 +473,13 @@ def test_swiglu_gradients(impl, draw):
 
 
 def test_batch_ranks(impl, draw):
-    """x may have any number of axes before d_model: none, one or three.
+    """x may have any number of axes before d_model: none, one or three, and no tokens at all.
 
     Nothing in here mixes tokens, so nothing has to know how many axes there are.
     """
     layers = {"MLP": draw.fill(impl.MLP(6, 10, "relu")), "SwiGLU": draw.fill(impl.SwiGLU(6, 10))}
     return {f"{name}, x of shape {shape}": layer(draw(*shape))
-            for name, layer in layers.items() for shape in ((6,), (5, 6), (2, 1, 3, 6))}
+            for name, layer in layers.items() for shape in ((6,), (5, 6), (2, 1, 3, 6), (0, 6))}
 
 
 def test_swapped_axes(impl, draw):
@@ -399,7 +497,9 @@ def test_bad_sizes(impl, draw):
 
     `at_least_one` does it. Call it before Linear complains of its in_features.
     """
-    return {"MLP(0, 4)": raises(ValueError, lambda: impl.MLP(0, 4, "gelu"), names="d_model"),
-            "MLP(4, -1)": raises(ValueError, lambda: impl.MLP(4, -1, "gelu"), names="d_ff"),
+    n, low = _number(draw, 2, 9), -_number(draw, 1, 9)
+    return {f"MLP(0, {n})": raises(ValueError, lambda: impl.MLP(0, n, "gelu"), names="d_model"),
+            f"MLP(4, {low})": raises(ValueError, lambda: impl.MLP(4, low, "gelu"), names="d_ff"),
             "SwiGLU(0)": raises(ValueError, lambda: impl.SwiGLU(0), names="d_model"),
+            f"SwiGLU({low}, {n})": raises(ValueError, lambda: impl.SwiGLU(low, n), names="d_model"),
             "SwiGLU(4, 0)": raises(ValueError, lambda: impl.SwiGLU(4, 0), names="d_ff")}

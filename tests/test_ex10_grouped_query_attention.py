@@ -37,10 +37,22 @@ def test_repeat_kv(impl, draw):
     """repeat_kv gives every head `groups` times in a row: a, b become a, a, a, b, b, b.
 
     Query head h reads key/value head h // groups. In einops' pattern the faster axis of
-    "(kv_heads groups)" stands on the right; torch's word for it is repeat_interleave, not repeat.
+    "(kv_heads groups)" stands on the right; torch's word for it is repeat_interleave, not repeat. The gradient
+    of a head is the sum over its copies: no .detach() or .data on the way.
     """
-    return {"two heads, three times": impl.repeat_kv(draw(2, 2, 4, 3), 3),
-            "once": impl.repeat_kv(draw(3, 4, 3), 1)}
+    x = draw(2, 2, 4, 3).requires_grad_()
+    three = impl.repeat_kv(x, 3)
+    (three * draw(2, 6, 4, 3)).sum().backward()
+    return {"two heads, three times": three, "grad of x": x.grad,
+            "once": impl.repeat_kv(draw(1, 3, 4, 3), 1)}
+
+
+def test_repeat_kv_batch_axes(impl, draw):
+    """repeat_kv takes any number of batch axes, none among them.
+
+    `b, h, s, d = x.shape` and x[:, :, None] work only with one batch axis. Count from the end: heads are axis −3.
+    """
+    return {f"{batch or 'no'} batch": impl.repeat_kv(draw(*batch, 2, 3, 2), 2) for batch in ((), (3,), (2, 1, 3))}
 
 
 def test_repeat_kv_bad_groups(impl, draw):
@@ -48,8 +60,10 @@ def test_repeat_kv_bad_groups(impl, draw):
 
     Repeating 0 times would leave no head, without a word.
     """
-    x = draw(2, 4, 3)
-    return raises(ValueError, lambda: impl.repeat_kv(x, 0), names="groups")
+    x, low = draw(1, 2, 4, 3), -int(draw.ints(9))
+    return {f"groups = {n}": accepts(lambda: impl.repeat_kv(x, n)) if n > 0
+            else raises(ValueError, lambda: impl.repeat_kv(x, n), names="groups")
+            for n in (low, 1 - low, low - 1)}
 
 
 @points(3)
@@ -59,12 +73,24 @@ def test_grouped_attention(impl, draw, dtype):
 
     With 6 query heads and 2 key/value heads, queries 0, 1, 2 read head 0 and queries 3, 4, 5 read
     head 1: it has to agree with attention on repeat_kv(k, 3) and repeat_kv(v, 3). Put the heads of
-    a group back in the order in which they came. What came in float64 stays float64 throughout.
+    a group back in the order in which they came. What came in float64 stays float64 throughout. The root is
+    that of q's and k's features; values may be wider or narrower.
     """
     q = draw(2, 6, 3, 4).to(dtype)
-    return {f"kv_heads = {n}": impl.grouped_attention(q, draw(2, n, 5, 4).to(dtype),
-                                                      draw(2, n, 5, 4).to(dtype))
-            for n in (6, 2, 1)}
+    return {f"kv_heads = {n}, value_dim = {value_dim}": impl.grouped_attention(
+                q, draw(2, n, 5, 4).to(dtype), draw(2, n, 5, value_dim).to(dtype))
+            for n, value_dim in ((6, 4), (2, 4), (1, 4), (3, 7), (6, 1))}
+
+
+def test_grouped_attention_batch_axes(impl, draw):
+    """grouped_attention takes any number of batch axes, none among them.
+
+    Code that names or counts all four axes works only with one batch axis: `b, h, s, d = q.shape`, transpose(1, 2), a
+    pattern without "...". Count from the end: heads are axis −3, seq −2 and features −1.
+    """
+    return {f"{batch or 'no'} batch": impl.grouped_attention(draw(*batch, 4, 3, 2), draw(*batch, 2, 5, 2),
+                                                             draw(*batch, 2, 5, 2))
+            for batch in ((), (3,), (2, 1, 3))}
 
 
 @points(2)
@@ -76,7 +102,7 @@ def test_grouped_attention_masks(impl, draw):
     """
     q, k, v = draw(2, 6, 3, 4), draw(2, 2, 5, 4), draw(2, 2, 5, 4)
     return {f"mask {shape}": impl.grouped_attention(q, k, v, _mask(draw, *shape))
-            for shape in ((3, 5), (2, 1, 1, 5), (6, 3, 5), (2, 6, 1, 5))}
+            for shape in ((3, 5), (2, 1, 1, 5), (6, 3, 5), (2, 6, 1, 5), (5,))}
 
 
 def test_grouped_attention_nowhere_to_look(impl, draw):
@@ -103,8 +129,8 @@ def test_grouped_attention_copies_no_key(impl, draw):
     """
     q, k, v = draw(1, 8, 1, 16), draw(1, 2, 64, 16), draw(1, 2, 64, 16)
     with Operations() as operations:
-        impl.grouped_attention(q, k, v)
-    return {"made a tensor twice as large as k": operations.largest >= 2 * k.numel()}
+        out = impl.grouped_attention(q, k, v)
+    return {"output": out, "made a tensor twice as large as k": operations.largest >= 2 * k.numel()}
 
 
 @dtypes("bfloat16", "float16")
@@ -117,13 +143,38 @@ def test_grouped_attention_in_half_precision(impl, draw, dtype):
     return impl.grouped_attention(q.to(dtype), k.to(dtype), v.to(dtype))
 
 
+@dtypes("bfloat16", "float16")
+def test_grouped_attention_rounds_once(impl, draw, dtype):
+    """Half precision is rounded once, at the end: the answer is the float32 answer, cast to q's dtype.
+
+    Scores, weights and the sum of values all stay wide; only what you return is cast. Keys and values may
+    be wider than q: do not round them to its dtype either.
+    """
+    q, k, v = draw(2, 4, 8, 8).to(dtype), draw(2, 2, 16, 8), draw(2, 2, 16, 5)
+    said = {}
+    for name, keys, values in (("all of them half", k.to(dtype), v.to(dtype)), ("values in float32", k.to(dtype), v),
+                               ("keys in float32", k, v.to(dtype))):
+        out = impl.grouped_attention(q, keys, values)
+        wide = impl.grouped_attention(*(x.to(draw.float) for x in (q, keys, values))).to(dtype)
+        said[f"{name}: numbers that are not the wide ones, rounded"] = int((out.to(dtype) != wide).sum())
+        said[f"{name}: dtype"] = str(out.dtype)
+    return said
+
+
 def test_grouped_attention_bad_heads(impl, draw):
     """Query heads that kv_heads does not divide raise a ValueError that names kv_heads.
 
     6 query heads cannot share 4 evenly. Ask for the remainder before you compute.
     """
-    q, k = draw(1, 6, 3, 4), draw(1, 4, 3, 4)
-    return raises(ValueError, lambda: impl.grouped_attention(q, k, k), names="kv_heads")
+    heads = 2 * int(draw.ints(4)) + 4
+    q, k = draw(1, heads, 3, 4), draw(1, heads, 3, 4)
+    said = {}
+    for n in range(1, heads + 1):
+        def call(few=k[:, :n]):
+            return impl.grouped_attention(q, few, few)
+        said[f"{heads} heads, kv_heads = {n}"] = accepts(call) if heads % n == 0 \
+            else raises(ValueError, call, names="kv_heads")
+    return said
 
 
 @points(2)
@@ -133,7 +184,9 @@ def test_window_mask(impl, draw):
     So w = 1 is the diagonal alone. Of how far a query must look back, count − query position minus
     key position − the mask asks two things: at least 0, and less than w.
     """
-    return {f"window {w}": impl.sliding_window_mask(7, 7, w, draw.device) for w in (1, 3, 7, 20)}
+    n = int(draw.ints(5)) + 6
+    return {f"{n} tokens, window {w}": impl.sliding_window_mask(n, n, w, draw.device)
+            for w in (1, 2 + int(draw.ints(n - 3)), n, n + 13)}
 
 
 def test_window_mask_with_more_keys(impl, draw):
@@ -141,8 +194,11 @@ def test_window_mask_with_more_keys(impl, draw):
 
     Two queries for seven keys stand at positions 5 and 6.
     """
-    return {"2 of 7": impl.sliding_window_mask(2, 7, 3, draw.device),
-            "1 of 4": impl.sliding_window_mask(1, 4, 2, draw.device)}
+    said = {"2 of 7": impl.sliding_window_mask(2, 7, 3, draw.device)}
+    for q_len in (1, 3):
+        k_len, window = q_len + 2 + int(draw.ints(4)), 2 + int(draw.ints(3))
+        said[f"{q_len} of {k_len}, window {window}"] = impl.sliding_window_mask(q_len, k_len, window, draw.device)
+    return said
 
 
 def test_window_mask_device(impl, draw):
@@ -161,8 +217,12 @@ def test_window_mask_bad_sizes(impl, draw):
 
     A window of 0 would hide a token from itself.
     """
-    return {"window 0": raises(ValueError, lambda: impl.sliding_window_mask(3, 3, 0), names="window"),
-            "k_len 2": raises(ValueError, lambda: impl.sliding_window_mask(3, 2, 4), names="k_len")}
+    n = int(draw.ints(5)) + 2
+    return {f"window {-n}": raises(ValueError, lambda: impl.sliding_window_mask(n, n, -n), names="window"),
+            "window 0": raises(ValueError, lambda: impl.sliding_window_mask(n, n, 0), names="window"),
+            f"{n} queries, {n - 1} keys": raises(ValueError, lambda: impl.sliding_window_mask(n, n - 1, 4),
+                                                 names="k_len"),
+            f"{n} queries, {n} keys": accepts(lambda: impl.sliding_window_mask(n, n, 1))}
 
 
 def test_parameters(impl, draw):
@@ -172,7 +232,9 @@ def test_parameters(impl, draw):
     qkv_bias and that of o_proj with o_bias. q_norm and k_norm have one weight per feature of a head.
     """
     make = impl.GroupedQueryAttention
+    kv_heads, groups, head_dim, d_model = (int(n) + 2 for n in draw.ints(4, 4))
     return {"MHA": _shapes(make(12, 6, 6)), "GQA": _shapes(make(12, 6, 2)),
+            "drawn": _shapes(make(d_model, kv_heads * groups, kv_heads, head_dim)),
             "head_dim 5": _shapes(make(12, 6, 2, head_dim=5)),
             "qkv_bias": _shapes(make(12, 6, 2, qkv_bias=True)),
             "o_bias": _shapes(make(12, 6, 2, o_bias=True)),
@@ -231,12 +293,14 @@ def test_rope_positions(impl, draw):
     for the heads before you call RoPE. v is not turned.
     """
     layer, x = _layer(impl, draw, rope=_rope(impl, 2, 32)), draw(2, 3, 12)
-    rows = torch.tensor([[4, 9, 11], [0, 1, 20]], device=draw.device)
+    rows, row = 1 + draw.ints(31, 2, 3), 1 + draw.ints(31, 3)
     said = {}
-    for name, positions in (("left out", None), ("one row", rows[0]), ("a row each", rows)):
+    for name, positions in (("left out", None), ("one row", row), ("a row each", rows)):
         q, k, v = layer.project(x, positions)
         said |= {f"q, {name}": q, f"k, {name}": k, f"v, {name}": v,
                  f"output, {name}": layer(x, positions=positions)}
+    for name, part in zip("qkv", _layer(impl, draw, kv_heads=6, rope=_rope(impl, 2, 32)).project(x, rows)):
+        said[f"{name}, kv_heads = heads"] = part
     return said
 
 
@@ -261,6 +325,41 @@ def test_mask(impl, draw):
     return {"causal": _layer(impl, draw)(x, mask=padding),
             "window": _layer(impl, draw, window=2)(x, mask=padding),
             "one mask per head": _layer(impl, draw)(x, mask=_mask(draw, 2, 6, 5, 5))}
+
+
+def test_mask_is_left_alone(impl, draw):
+    """The caller's mask is the same after the call as before it.
+
+    `mask &= own`, `mask[...] = …` and logical_and_ write into the tensor that was handed in, which the next layer
+    is given too. mask & own makes a new one.
+    """
+    mask, x = _mask(draw, 2, 1, 5, 5), draw(2, 5, 12)
+    said = {"output": _layer(impl, draw)(x, mask=mask), "the mask, after the module": mask.clone()}
+    q, k = draw(2, 6, 5, 2), draw(2, 2, 5, 2)
+    mask[:, :, 1] = False           # a query that may look nowhere
+    impl.grouped_attention(q, k, k, mask)
+    return {**said, "the mask, after the function": mask.clone()}
+
+
+@points(2)
+def test_evaluated_and_called_again(impl, draw):
+    """In eval mode, without gradients and at a second call a layer answers as at its first.
+
+    Nothing here is random, and no mask, no position and no key belongs to an earlier call. A mask that is kept
+    fits only where both lengths are the ones that it was made for.
+    """
+    options = {"qk_norm": True, "qkv_bias": True, "o_bias": True, "rope": _rope(impl, 2, 16)}
+    said = {}
+    for name, window in (("causal", None), ("window", 3)):
+        layer = _layer(impl, draw, window=window, **options)
+        said[f"{name}, training"] = layer(draw(2, 5, 12))
+        layer.eval()
+        with torch.no_grad():
+            said[f"{name}, eval and no_grad"] = layer(draw(2, 5, 12))
+            for n, k_len in ((5, 8), (1, 5), (2, 5), (2, 7)):
+                said[f"{name}, {n} queries, {k_len} keys"] = layer.attend(
+                    draw(2, 6, n, 2), draw(2, 2, k_len, 2), draw(2, 2, k_len, 2))
+    return said
 
 
 @points(2)
@@ -310,8 +409,11 @@ def test_bad_sizes(impl, draw):
     kv_heads must divide heads; heads must divide d_model where head_dim is left out; a window is at
     least 1 and needs causal=True; a rope must be for this head_dim. Sizes of 1 are taken.
     """
-    make = impl.GroupedQueryAttention
+    make, heads = impl.GroupedQueryAttention, 2 * int(draw.ints(3)) + 4
     return {"all sizes 1": accepts(lambda: make(1, 1, 1, head_dim=1, window=1)),
+            **{f"{heads} heads, {n} kv_heads": accepts(lambda: make(7, heads, n, head_dim=3)) if heads % n == 0
+               else raises(ValueError, lambda: make(7, heads, n, head_dim=3), names="kv_heads")
+               for n in range(1, heads + 2)},
             "d_model 0": raises(ValueError, lambda: make(0, 2, 1, head_dim=4), names="d_model"),
             "6 heads, 4 kv_heads": raises(ValueError, lambda: make(12, 6, 4), names="kv_heads"),
             "no kv_heads": raises(ValueError, lambda: make(12, 6, 0), names="kv_heads"),

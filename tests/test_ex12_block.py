@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from grader import points, raises, shapes
+from grader import accepts, points, raises, shapes
 
 FORBIDDEN = dict.fromkeys(("PreNormBlock", "PostNormBlock", "CrossBlock"), {
     "torch.nn.Transformer", "torch.nn.TransformerEncoder", "torch.nn.TransformerEncoderLayer",
@@ -74,6 +74,7 @@ def _what_is_added(block, x, *rest):
     added = block(x, *rest) - x
     kept = added > 1
     return {"smallest and largest": torch.stack([added.min(), added.max()]),
+            "each row drops its own": bool((kept[1:] != kept[:-1]).any()),
             "some are dropped": bool((~kept).any()), "some are kept": bool(kept.any())}
 
 
@@ -82,8 +83,9 @@ def test_pre_norm_keeps_its_parts(impl, draw):
 
     Assign them to self under these names. They are modules already: make no new ones, copy none.
     """
-    parts = {"norm1": nn.LayerNorm(6), "attention": nn.Linear(6, 6),
-             "norm2": nn.LayerNorm(6), "feed_forward": nn.Linear(6, 6)}
+    one, other = (int(n) + 2 for n in draw.ints(9, 2))
+    parts = {"norm1": nn.LayerNorm(one), "attention": nn.Linear(one, other),
+             "norm2": nn.LayerNorm(other), "feed_forward": nn.Linear(other, one)}
     block = impl.PreNormBlock(**parts)
     return {"parameters": _shapes(block),
             **{f"{name} is the one given": getattr(block, name, None) is part
@@ -147,8 +149,10 @@ def test_pre_norm_cache(impl, draw):
     for name, cache in (("a cache", object()), ("an empty cache", _EmptyCache())):
         attention = _Part(0.5)
         block = impl.PreNormBlock(nn.Identity(), attention, nn.Identity(), _Gives(0.0))
-        block(draw(2, 3, 4), cache=cache)
+        mask = draw.ints(2, 2, 1, 3, 3).bool()
+        block(draw(2, 3, 4), mask=mask, cache=cache)
         said[f"{name} arrives"] = attention.named.get("cache") is cache
+        said[f"the mask beside {name}"] = 1 * attention.named.get("mask", torch.zeros(0))
     return said
 
 
@@ -192,7 +196,8 @@ def test_post_norm_parameters(impl, draw):
 
     MultiHeadAttention has biases only if it is told bias=True. The MLP has them unless told not to.
     """
-    return _shapes(impl.PostNormBlock(8, 2, 12))
+    heads, head_dim, d_ff = (int(n) + 2 for n in draw.ints(4, 3))
+    return _shapes(impl.PostNormBlock(heads * head_dim, heads, d_ff))
 
 
 @points(3)
@@ -247,6 +252,28 @@ def test_post_norm_dropout(impl, draw):
     return said
 
 
+@points(2)
+def test_eval_drops_nothing(impl, draw):
+    """In eval mode nothing is dropped: a block with dropout gives what one without gives, at every call.
+
+    Dropout is a module, which block.eval() reaches; F.dropout drops in eval mode too, unless it is told
+    training=self.training. Masks, norms and sums are the same in both modes, and with gradients off.
+    """
+    x, context, mask = draw(2, 5, 8), draw(2, 3, 8), _causal(draw, 5)
+    hidden = torch.arange(3, device=draw.device) != draw.ints(3, 2, 1, 1, 1)
+    said = {}
+    for name, block, rest in (
+            ("pre-norm", impl.PreNormBlock(impl.LayerNorm(8), impl.MultiHeadAttention(8, 2, bias=True),
+                                           impl.LayerNorm(8), impl.MLP(8, 12, "gelu"), dropout=0.5), {}),
+            ("post-norm", impl.PostNormBlock(8, 2, 12, dropout=0.5), {}),
+            ("cross", impl.CrossBlock(8, 2, 12, dropout=0.5), {"context": context, "context_mask": hidden})):
+        draw.fill(block).eval()
+        said[name] = block(x, mask=mask, **rest)
+        with torch.no_grad():
+            said[f"{name}, no_grad"] = block(draw(2, 5, 8), mask=mask, **rest)
+    return said
+
+
 def test_dropout_inside(impl, draw):
     """The same dropout is also given to the sublayers, which drop weights and hidden numbers.
 
@@ -266,7 +293,8 @@ def test_cross_parameters(impl, draw):
 
     Two attentions with weights of their own, three norms, one MLP.
     """
-    block = impl.CrossBlock(8, 2, 12)
+    heads, head_dim, d_ff = (int(n) + 2 for n in draw.ints(4, 3))
+    block = impl.CrossBlock(heads * head_dim, heads, d_ff)
     return {"parameters": _shapes(block), "how many tensors": len(list(block.parameters()))}
 
 
@@ -316,11 +344,11 @@ def test_scaled_init(impl, draw):
     """scaled_residual_init divides the weights of every o_proj and down by √(2 · layers).
 
     named_modules() walks through all depths. The last part of a name, after the last dot, says
-    which module it is. Biases and all other weights stay.
+    which module it is: the whole part, so that a my_o_proj is left alone. Biases and all other weights stay.
     """
     layers = draw.fill(nn.ModuleList(nn.ModuleDict({
         "attention": impl.MultiHeadAttention(4, 2, bias=True),
-        "feed_forward": impl.MLP(4, 6, "gelu")}) for _ in range(2)))
+        "feed_forward": impl.MLP(4, 6, "gelu"), "my_o_proj": nn.Linear(3, 2)}) for _ in range(2)))
     impl.scaled_residual_init(layers, 8)
     return {name: 1 * p.detach() for name, p in layers.named_parameters()}
 
@@ -335,7 +363,7 @@ def test_scaled_init_in_place(impl, draw):
     impl.scaled_residual_init(mlp, 2)
     mlp(draw(3, 4)).sum().backward()
     return {"the same object": mlp.down.weight is before, "a leaf": mlp.down.weight.is_leaf,
-            "has a gradient": mlp.down.weight.grad is not None}
+            "gradient": mlp.down.weight.grad}
 
 
 def test_scaled_init_bad_layers(impl, draw):
@@ -354,7 +382,10 @@ def test_bad_dropout(impl, draw):
 
     The Dropout of chapter 08 does it; so make one in __init__.
     """
-    parts = [nn.Identity() for _ in range(4)]
-    return {"PreNormBlock": raises(ValueError, lambda: impl.PreNormBlock(*parts, dropout=1.0)),
-            "PostNormBlock": raises(ValueError, lambda: impl.PostNormBlock(8, 2, 12, dropout=-0.1)),
-            "CrossBlock": raises(ValueError, lambda: impl.CrossBlock(8, 2, 12, dropout=1.5))}
+    parts, said = [nn.Identity() for _ in range(4)], {}
+    for p in [1.0, -0.1, *(3 * draw.uniform(5) - 1).tolist()]:
+        for name, make in {"PreNormBlock": lambda: impl.PreNormBlock(*parts, dropout=p),
+                           "PostNormBlock": lambda: impl.PostNormBlock(4, 2, 3, dropout=p),
+                           "CrossBlock": lambda: impl.CrossBlock(4, 2, 3, dropout=p)}.items():
+            said[f"{name}, {p:.3f}"] = accepts(make) if 0 <= p < 1 else raises(ValueError, make)
+    return said

@@ -26,6 +26,14 @@ def _config(impl, kind, **changes):
     return impl.ModelConfig(**{**SIZES, **kind, **changes})
 
 
+def _drawn(impl, draw, kind, **changes):
+    """A config of this kind whose sizes are drawn."""
+    names = ("vocab_size", "d_ff", "max_seq_len")
+    sizes = {name: int(n) + 5 for name, n in zip(names, draw.ints(16, 3))}
+    sizes |= {"d_model": 8 * int(draw.ints(4)) + 8, "layers": 2 + int(draw.ints(3))}
+    return _config(impl, kind, **{**sizes, **changes})
+
+
 def _model(impl, draw, kind, **changes):
     return draw.fill(impl.Transformer(_config(impl, kind, **changes))).eval()
 
@@ -62,7 +70,7 @@ def test_block_parts(impl, draw):
     """
     said = {}
     for name, kind in KINDS.items():
-        config = _config(impl, kind)
+        config = _drawn(impl, draw, kind)
         said[name] = _shapes(impl.make_block(config, 0, impl.make_rope(config)))
     return said
 
@@ -83,9 +91,11 @@ def test_block_forward(impl, draw):
 def test_block_norms_are_two(impl, draw):
     """norm1 and norm2 are two modules with weights of their own.
 
-    Each is made by a call of its own. The answer is the number of different parameters.
+    Each is made by a call of its own. The answers are how many different parameters there are, and how many numbers
+    in them.
     """
-    return len(list(impl.make_block(_config(impl, LLAMA), 0, None).parameters()))
+    parameters = list(impl.make_block(_drawn(impl, draw, LLAMA), 0, None).parameters())
+    return {"parameters": len(parameters), "numbers": sum(p.numel() for p in parameters)}
 
 
 def test_block_window(impl, draw):
@@ -108,7 +118,7 @@ def test_block_dropout(impl, draw):
     x = draw(4, 10, 8)
     return {"some of x passes unchanged": bool((block(x) == x).any()),
             "the MLP alone, twice the same": bool((block.feed_forward(x) == block.feed_forward(x)).all()),
-            "in eval mode": bool((block.eval()(x) == x).any())}
+            "in eval mode": block.eval()(x)}
 
 
 # -- the model
@@ -120,7 +130,7 @@ def test_state_dict(impl, draw):
     positions only where they are learned; norm only after pre-norm blocks. An attribute set to
     None leaves no trace in the state dict. nn.ModuleList counts the blocks.
     """
-    return {name: _shapes(impl.Transformer(_config(impl, kind))) for name, kind in KINDS.items()}
+    return {name: _shapes(impl.Transformer(_drawn(impl, draw, kind))) for name, kind in KINDS.items()}
 
 
 @points(3)
@@ -128,18 +138,24 @@ def test_llama(impl, draw):
     """Llama's logits: embedding, pre-norm blocks with RoPE, one last norm, unembedding.
 
     The blocks do nearly everything. After the last of them the stream goes through self.norm,
-    once, and through self.unembedding.
+    once, and through self.unembedding. In training mode, at a second call and without gradients it is the same.
     """
-    return _model(impl, draw, LLAMA)(draw.ints(11, 2, 7))
+    model = _model(impl, draw, LLAMA)
+    said = {"seven tokens": model(draw.ints(11, 2, 7)), "then one": model(draw.ints(11, 2, 1))}
+    with torch.no_grad():
+        return {**said, "in training mode, no_grad": model.train()(draw.ints(11, 1, 9))}
 
 
 @points(3)
 def test_gpt2(impl, draw):
     """GPT-2's logits: learned positions are added to the embeddings before the first block.
 
-    Positions 0 … seq − 1, looked up in self.positions, and added as they are.
+    Positions 0 … seq − 1, looked up in self.positions, and added as they are; in training mode too, and anew in
+    every call.
     """
-    return _model(impl, draw, GPT2)(draw.ints(11, 2, 7))
+    model = _model(impl, draw, GPT2)
+    return {"seven tokens": model(draw.ints(11, 2, 7)), "then four": model(draw.ints(11, 2, 4)),
+            "in training mode": model.train()(draw.ints(11, 2, 4))}
 
 
 @points(2)
@@ -170,7 +186,10 @@ def test_causal_post_norm(impl, draw):
     """
     model, ids = _model(impl, draw, SINUSOIDAL), draw.ints(11, 2, 7)
     real, _ = _real(draw, 7, 4, seq=7)
-    return {"no mask given": model(ids), "and a mask": model(ids, mask=real[:, None, None])}
+    mask = real[:, None, None].expand(2, 2, 7, 7).clone()
+    said = {"no mask given": model(ids), "and a mask": model(ids, mask=real[:, None, None]),
+            "a mask for all heads and tokens": model(ids, mask=mask), "which stays as it was": mask.clone()}
+    return {**said, "then four tokens, in training mode": model.train()(ids[:, :4])}
 
 
 def test_sinusoidal_start(impl, draw):
@@ -186,8 +205,7 @@ def test_sinusoidal_start(impl, draw):
 def test_causal_flag(impl, draw):
     """causal=False lets every token see the later ones, causal=True does not, pre-norm too.
 
-    Hand config.causal to attention. The answers say whether the first logits change with the last
-    token.
+    Hand config.causal to attention. The answers are the first logits, and whether they change with the last token.
     """
     ids = draw.ints(11, 1, 6)
     other = torch.cat([ids[:, :-1], (ids[:, -1:] + 1) % 11], 1)
@@ -195,8 +213,9 @@ def test_causal_flag(impl, draw):
     for name, kind in (("Llama", LLAMA), ("an encoder", ENCODER)):
         for causal in (True, False):
             model = _model(impl, draw, kind, causal=causal, layers=1)
-            change = (model(ids)[:, 0] - model(other)[:, 0]).abs().max()
-            said[f"{name}, causal={causal}"] = bool(change > 1e-4)
+            first = model(ids)[:, 0]
+            said[f"{name}, causal={causal}"] = bool((first - model(other)[:, 0]).abs().max() > 1e-4)
+            said[f"{name}, causal={causal}, the first logits"] = first
     return said
 
 
@@ -217,14 +236,14 @@ def test_left_padding(impl, draw):
 def test_dropout_on_embeddings(impl, draw):
     """While training, dropout falls on the embeddings with their positions; in eval mode nothing.
 
-    The answers say whether what the first block is given has zeros in it.
+    On the sum of both, so the positions are added first. The answers say whether what the first block is given has
+    zeros in it, or places where only the position is left; in eval mode, what it is.
     """
     model, ids = draw.fill(impl.Transformer(_config(impl, GPT2, dropout=0.5))), draw.ints(11, 4, 9)
-    said = {}
-    for mode in ("train", "eval"):
-        getattr(model, mode)()
-        said[mode] = bool((_input_of(model.blocks[0], lambda: model(ids)) == 0).any())
-    return said
+    x, alone = (_input_of(model.blocks[0], lambda: model(ids)),
+                model.positions(torch.arange(9, device=draw.device)))
+    return {"zeros": bool((x == 0).any()), "the position alone": bool((x == alone).any()),
+            "in eval mode": _input_of(model.eval().blocks[0], lambda: model(ids))}
 
 
 # -- parameters
@@ -237,8 +256,9 @@ def test_tied_embeddings(impl, draw):
     """
     said = {}
     for tied in (True, False):
-        model = impl.Transformer(_config(impl, LLAMA, tie_embeddings=tied))
+        model = impl.Transformer(_drawn(impl, draw, LLAMA, tie_embeddings=tied))
         said[f"tie_embeddings={tied}"] = model.unembedding.weight is model.embedding.weight
+        said[f"tie_embeddings={tied}, numbers"] = sum(p.numel() for p in model.parameters())
     return said
 
 
@@ -248,7 +268,7 @@ def test_layers_have_their_own_weights(impl, draw):
     [block] * layers is one block, listed several times. Call make_block once per layer, and
     make_rope once.
     """
-    model = impl.Transformer(_config(impl, LLAMA, layers=3))
+    model = impl.Transformer(_drawn(impl, draw, LLAMA, layers=3))
     ropes = [module for module in model.modules() if isinstance(module, impl.RoPE)]     # each once
     return {"parameters": sum(parameter.numel() for parameter in model.parameters()),
             "RoPEs": len(ropes)}
@@ -293,10 +313,12 @@ def test_gradients(impl, draw):
 def test_make_caches(impl, draw):
     """make_caches gives each layer a cache of its own: rolling for a window, else of capacity.
 
-    (batch, kv_heads, capacity or window, head_dim), in the dtype and on the device that are asked for.
+    (batch, kv_heads, capacity or window, head_dim), in the dtype and on the device that are asked for. A layer asks for
+    its whole window, also where that is more than the capacity.
     """
-    config = _config(impl, QWEN3, layers=3, windows=(None, 3, None))
-    caches = impl.make_caches(config, 5, 9, dtype=torch.bfloat16, device=draw.device)
+    batch, capacity, narrow = (int(n) + 2 for n in draw.ints(6, 3))
+    config = _config(impl, QWEN3, layers=3, windows=(None, narrow, capacity + 3))
+    caches = impl.make_caches(config, batch, capacity, dtype=torch.bfloat16, device=draw.device)
     return {"kinds": [type(cache).__name__ for cache in caches],
             "shapes": [shape(cache.keys) for cache in caches],
             "dtypes": [str(cache.keys.dtype) for cache in caches],
@@ -311,12 +333,41 @@ def test_cached_decoding(impl, draw):
     Positions go on where the caches end: ask caches[0].length before the blocks run. Each block
     gets its own cache.
     """
-    ids, said = draw.ints(11, 2, 8), {}
-    for name, kind in (("GPT-2", GPT2), ("Llama", LLAMA), ("windows", {**LLAMA, "windows": (None, 3)})):
+    ids, said = draw.ints(11, 2, 10), {}
+    for name, kind in (("GPT-2", GPT2), ("Llama", LLAMA), ("windows", {**LLAMA, "windows": (None, 3)}),
+                       ("the first layer rolls", {**GPT2, "windows": (4, None)})):
         model = _model(impl, draw, kind)
-        caches = impl.make_caches(model.config, 2, 8, dtype=draw.float, device=draw.device)
+        caches = impl.make_caches(model.config, 2, 10, dtype=draw.float, device=draw.device)
         with torch.no_grad():
-            said[name] = [model(part, caches=caches) for part in ids.split((4, 1, 3), dim=1)]
+            said[name] = [model(part, caches=caches) for part in ids.split((4, 1, 1, 3, 1), dim=1)]
+    return said
+
+
+def test_left_padding_in_pieces(impl, draw):
+    """With caches, mask and positions go to every block too, also for a single token.
+
+    The mask then covers all tokens so far, the positions only the new ones: hand both on as they are.
+    """
+    real, positions = _real(draw, 7, 3, seq=7)
+    ids, model, said = draw.ints(11, 2, 7), _model(impl, draw, GPT2), []
+    caches = impl.make_caches(model.config, 2, 7, draw.float, draw.device)
+    with torch.no_grad():
+        for start, end in ((0, 5), (5, 6), (6, 7)):
+            said.append(model(ids[:, start:end], real[:, None, None, :end], positions[:, start:end], caches))
+    return torch.cat(said, 1)[real]
+
+
+def test_caches_of_a_second_text(impl, draw):
+    """New caches know nothing of the last text: it starts at position 0 again, in training mode as well.
+
+    The model keeps no positions and no caches between calls: what is remembered lies in the caches that are given.
+    """
+    model, said = _model(impl, draw, GPT2), {}
+    for name, cuts in (("first text", (2, 1, 1)), ("second text", (1, 1, 2))):
+        caches, ids = impl.make_caches(model.config, 2, 4, draw.float, draw.device), draw.ints(11, 2, 4)
+        with torch.no_grad():
+            said[name] = [model(part, caches=caches) for part in ids.split(cuts, dim=1)]
+        said[f"{name}, without caches"] = model.train()(ids)
     return said
 
 
@@ -355,7 +406,7 @@ def test_count_parameters(impl, draw):
     Write down the parameters of one of each module. heads · head_dim need not be d_model; a tied
     matrix counts once; only pre-norm models have a norm of their own.
     """
-    said = {name: impl.count_parameters(_config(impl, kind)) for name, kind in KINDS.items()}
+    said = {name: impl.count_parameters(_drawn(impl, draw, kind)) for name, kind in KINDS.items()}
     for name in ("ENCODER", "GPT2", "LLAMA_3_2_1B", "QWEN3_0_6B", "POCKET"):
         said[name] = impl.count_parameters(getattr(impl, name))
     return said
@@ -368,7 +419,7 @@ def test_flops_per_token(impl, draw):
     Matrices are those of the layers and the unembedding, also where it is tied: reading a row of
     the embedding is no arithmetic, comparing with all rows is. Every token meets seq_len keys.
     """
-    said = {name: impl.flops_per_token(_config(impl, kind), 7) for name, kind in KINDS.items()}
+    said = {name: impl.flops_per_token(_drawn(impl, draw, kind), 7) for name, kind in KINDS.items()}
     for name in ("GPT2", "LLAMA_3_2_1B", "QWEN3_0_6B"):
         said[name] = impl.flops_per_token(getattr(impl, name), 1024)
     said["seq_len 0"] = raises(ValueError, lambda: impl.flops_per_token(impl.GPT2, 0), names="seq_len")
@@ -386,7 +437,7 @@ def test_encoder_decoder_parameters(impl, draw):
     """
     said = {}
     for tied in (True, False):
-        model = impl.EncoderDecoder(_config(impl, SINUSOIDAL, tie_embeddings=tied))
+        model = impl.EncoderDecoder(_drawn(impl, draw, SINUSOIDAL, tie_embeddings=tied))
         said[f"tied={tied}"] = _shapes(model)
         said[f"tied={tied}, parameters"] = sum(p.numel() for p in model.parameters())
     return said
@@ -417,7 +468,10 @@ def test_encoder_decoder(impl, draw):
     """
     model = draw.fill(impl.EncoderDecoder(_config(impl, SINUSOIDAL, tie_embeddings=False))).eval()
     source, target = draw.ints(11, 2, 6), draw.ints(11, 2, 4)
-    return {"encode": model.encode(source), "logits": model(source, target)}
+    said = {"encode": model.encode(source), "logits": model(source, target)}
+    said["as many of both, in training mode"] = out = model.train()(source[:, :4], target)
+    (out * draw(2, 4, 11)).sum().backward()
+    return {**said, "grad of source_embedding": model.source_embedding.weight.grad}
 
 
 @points(2)

@@ -61,6 +61,17 @@ def _rng(draw):
     return torch.Generator().manual_seed(draw.seed)
 
 
+def _size(draw, low, high):
+    """A whole number from low to high that nobody knows before it is drawn."""
+    return low + int(draw.ints(high - low + 1))
+
+
+def _rates(draw):
+    """A warm-up of at least 2 steps, a total, a peak and a floor."""
+    warmup = _size(draw, 2, 6)
+    return warmup, warmup + _size(draw, 8, 30), 0.001 * _size(draw, 10, 90), 0.0001 * _size(draw, 1, 90)
+
+
 # -- batches
 
 @points(2)
@@ -76,14 +87,16 @@ def test_get_batch(impl, draw):
 
 
 def test_get_batch_is_int64(impl, draw):
-    """Batches are int64, from tokens of any integer dtype.
+    """Batches are int64, from tokens of any integer dtype, and every id is what it was.
 
-    Text is often stored in two bytes per token, as uint16; losses and look-ups want int64.
+    Text is often stored in two bytes per token, as uint16; losses and look-ups want int64. On the way there an id
+    must not become a float: float32 has no 2²⁴ + 1.
     """
     said = {}
-    for dtype in (torch.int32, torch.uint16, torch.int64):
-        inputs, targets = impl.get_batch(draw.ints(1000, 40).to(dtype), 2, 5, _rng(draw))
-        said[str(dtype)] = {"inputs": inputs, "targets": targets}
+    for dtype, first in ((torch.int32, 0), (torch.uint16, 0), (torch.int64, 0), (torch.int64, 2**24 + 1)):
+        tokens = (first + draw.ints(1000, 40)).to(dtype)
+        inputs, targets = impl.get_batch(tokens, 2, 5, _rng(draw))
+        said[f"{dtype} from {first}"] = {"inputs": inputs, "targets": targets}
     return said
 
 
@@ -92,17 +105,23 @@ def test_get_batch_every_place(impl, draw):
 
     torch.randint(high, …) draws 0 … high − 1. Of 10 tokens, 7 + 1 fit at places 0, 1 and 2.
     """
-    inputs, _ = impl.get_batch(torch.arange(10, device=draw.device), 100, 7, _rng(draw))
+    seq_len, first = _size(draw, 3, 9), _size(draw, 0, 900)
+    inputs, _ = impl.get_batch(torch.arange(first, first + seq_len + 3, device=draw.device), 100, seq_len, _rng(draw))
     return sorted(set(inputs[:, 0].tolist()))
 
 
 def test_get_batch_own_memory(impl, draw):
-    """Inputs and targets share no memory, so that blotting out a target leaves the inputs alone.
+    """Inputs and targets share no memory, so that blotting out a target leaves inputs and text alone.
 
     Two slices of one tensor of windows are two views of the same numbers. Index the tokens twice.
     """
-    inputs, targets = impl.get_batch(draw.ints(1000, 40), 4, 7, _rng(draw))
-    return shares_memory(inputs, targets)
+    said, tokens = {}, draw.ints(1000, 40)
+    for batch in (4, 1):
+        inputs, targets = impl.get_batch(tokens, batch, 7, _rng(draw))
+        said[f"{batch} windows share memory"] = shares_memory(inputs, targets)
+        targets.fill_(-100)
+        said[f"inputs of {batch}, with every target −100"] = inputs
+    return said
 
 
 def test_get_batch_of_a_long_text(impl, draw):
@@ -124,7 +143,9 @@ def test_warm_up(impl, draw):
 
     The first step is step 0, and it should move something already; step warmup − 1 has the peak.
     """
-    return {f"step {step}": impl.learning_rate(step, 4, 20, 0.003, 0.0001) for step in range(5)}
+    warmup, total, peak, floor = _rates(draw)
+    return {f"step {step} of {warmup}": impl.learning_rate(step, warmup, total, peak, floor)
+            for step in range(warmup + 1)}
 
 
 @points(2)
@@ -134,20 +155,31 @@ def test_cosine(impl, draw):
     t = (step − warmup) / (total − warmup) goes from 0 to 1, and with it ½ (1 + cos πt) from 1 to
     0. That times what lies between floor and peak, on top of floor.
     """
-    return {f"step {step}": impl.learning_rate(step, 5, 25, 0.003, 0.001)
-            for step in (5, 6, 10, 15, 20, 24)}
+    warmup, total, peak, floor = _rates(draw)
+    return {f"step {step}, warmup {warmup}, total {total}": impl.learning_rate(step, warmup, total, peak, floor)
+            for step in (warmup, warmup + 1, (warmup + total) // 2, total - 3, total - 1)}
 
 
 def test_after_the_end(impl, draw):
     """From step total on, the learning rate is floor, and floor is 0 where it is not given.
 
-    Half a cosine that is followed further goes up again. And where total equals warmup, there
-    is nothing to divide by.
+    Half a cosine that is followed further goes up again.
     """
-    rate = impl.learning_rate
-    return {"step 25 of 25": rate(25, 5, 25, 0.003, 0.001), "step 45 of 25": rate(45, 5, 25, 1, 0.5),
-            "without a floor": rate(30, 5, 25, 0.003), "no warm-up, step 0": rate(0, 0, 10, 1),
-            "warm-up only, last step": rate(4, 5, 5, 0.003), "warm-up only, end": rate(5, 5, 5, 1)}
+    (warmup, total, peak, floor), rate = _rates(draw), impl.learning_rate
+    return {f"step {total} of {total}": rate(total, warmup, total, peak, floor),
+            f"step {2 * total} of {total}": rate(2 * total, warmup, total, peak, floor),
+            "without a floor": rate(total + 5, warmup, total, peak), "no warm-up, step 0": rate(0, 0, total, peak)}
+
+
+def test_warm_up_to_the_end(impl, draw):
+    """Where total equals warmup there is no cosine: the rise to peak, and from step total on floor.
+
+    (step − warmup) / (total − warmup) would divide by 0 there. Ask first whether step is at total or past it, with
+    step >= total: then floor.
+    """
+    (warmup, _, peak, floor), rate = _rates(draw), impl.learning_rate
+    return {f"step {step}, warmup and total {warmup}": rate(step, warmup, warmup, peak, floor)
+            for step in (warmup - 1, warmup, warmup + 3)}
 
 
 # -- clipping
@@ -157,7 +189,8 @@ def test_clip_long(impl, draw):
     """Gradients that are together longer than max_norm are scaled by one factor to that length.
 
     One norm over every number of every gradient, one factor max_norm / (norm + 10⁻⁶) for all: the
-    direction of the step stays. Returned is the norm before clipping.
+    direction of the step stays. Returned is the norm before clipping. Here parameters is an iterator, as
+    model.parameters() is: it can be walked through once.
     """
     parameters = _with_gradients(draw, (4, 5), (5,), (2, 3), scale=3.0)
     norm = impl.clip_grad_norm(iter(parameters), 1.5)
@@ -190,14 +223,25 @@ def test_clip_short(impl, draw):
 
 
 def test_clip_without_gradients(impl, draw):
-    """Parameters that have no gradient are passed over; with none at all, the norm is 0.
+    """Parameters that have no gradient are passed over.
 
     p.grad is None for a parameter that had no part in the loss.
     """
     first, second = _with_gradients(draw, (4, 5), (5,))
     second.grad = None
-    return {"norm": impl.clip_grad_norm([second, first], 0.5), "gradient": 1 * first.grad,
-            "norm of none": float(impl.clip_grad_norm([second], 0.5))}
+    return {"norm": impl.clip_grad_norm([second, first], 0.5), "gradient": 1 * first.grad}
+
+
+def test_clip_nothing(impl, draw):
+    """Where no parameter has a gradient, the norm is 0, a tensor as always.
+
+    There is nothing then to stack or to concatenate, no first gradient to ask for its device, and the sum over nothing
+    is Python's 0, of which torch takes no root. Look for that first, and return torch.zeros(()).
+    """
+    p, shape = nn.Parameter(draw(5)), (_size(draw, 1, 5), _size(draw, 1, 5))
+    norms = {"one without": impl.clip_grad_norm([p], 0.5), "no parameter": impl.clip_grad_norm(iter([]), 0.5)}
+    other, = _with_gradients(draw, shape)
+    return {**{name: float(norm) for name, norm in norms.items()}, "with one": impl.clip_grad_norm([p, other], 0.5)}
 
 
 @dtypes("float16", "bfloat16", "float64")
@@ -305,7 +349,8 @@ def test_adamw_closure(impl, draw):
         loss.backward()
         return loss
 
-    return {"loss": optimizer.step(closure).detach(), "p": p.detach()}
+    said = {"loss": optimizer.step(closure).detach(), "p": p.detach().clone()}
+    return {**said, "without a closure": optimizer.step(), "then": p.detach()}
 
 
 @devices("cpu")
@@ -328,14 +373,17 @@ def test_adamw_sparse(impl, draw):
 def test_parameter_groups(impl, draw):
     """Matrices decay; vectors, which are biases and the weights of norms, do not.
 
-    Two groups, matrices first. A parameter's ndim tells them apart.
+    Two groups, matrices first. A parameter's ndim tells them apart: 2 or more, or fewer.
     """
-    model = nn.Sequential(nn.Embedding(7, 4), nn.LayerNorm(4), nn.Linear(4, 7))
-    model[2].weight = model[0].weight                  # tied: it must come once
+    kinds = {0: lambda: nn.LayerNorm(4), 1: lambda: nn.Linear(4, 4), 2: lambda: nn.Conv1d(4, 4, 1), 3: nn.PReLU}
+    between = [kinds[kind]() for kind in (0, 2, *draw.ints(4, 5).tolist())]
+    model = nn.Sequential(nn.Embedding(7, 4), *between, nn.Linear(4, 7))
+    model[-1].weight = model[0].weight                 # tied: it must come once
+    model.scale = nn.Parameter(draw())                 # a single number: no matrix either
     names = {id(p): name for name, p in model.named_parameters()}
     return [{"params": [names[id(p)] for p in group["params"]],
              "weight_decay": float(group["weight_decay"])}
-            for group in impl.parameter_groups(model, 0.1)]
+            for group in impl.parameter_groups(model, 0.01 * _size(draw, 1, 50))]
 
 
 # -- a training step
@@ -385,8 +433,9 @@ def test_train_step_one_batch_at_a_time(impl, draw):
     once at the end keeps it for all batches: then one large batch would have done as well.
     """
     model = _Listening(_model(draw))
-    impl.train_step(model, Descent(model.parameters()), [_batch(draw, 2, 3) for _ in range(3)])
-    return model.events
+    batches = [_batch(draw, 2, 3) for _ in range(_size(draw, 2, 6))]
+    loss, _ = impl.train_step(model, Descent(model.parameters()), batches)
+    return {"events": model.events, "loss": loss}
 
 
 def test_train_step_loss(impl, draw):
@@ -406,12 +455,13 @@ def test_train_step_loss(impl, draw):
 
 
 def test_train_step_drops_old_gradients(impl, draw):
-    """Gradients of the step before have no part in this one.
+    """Gradients that are there before the step have no part in it, whoever left them there.
 
-    backward adds to what is there. optimizer.zero_grad() clears it.
+    backward adds to what is there. optimizer.zero_grad() clears it: before the first backward, not after the step.
     """
     model, batch = _model(draw), _batch(draw, 3, 5)
     optimizer = Descent(model.parameters())
+    model[2].bias.grad = draw(VOCAB, scale=9.0).clone()
     impl.train_step(model, optimizer, [batch], 100.0)
     loss, norm = impl.train_step(model, optimizer, [batch], 100.0)
     return {"loss": loss, "norm": norm, "weights": _values(model.parameters())}
@@ -420,13 +470,26 @@ def test_train_step_drops_old_gradients(impl, draw):
 def test_train_step_clips(impl, draw):
     """The gradient is clipped before the optimizer moves, and the norm before clipping is returned.
 
-    max_norm is 0.01 here, so the step is 0.01 · lr long.
+    max_norm is 0.01 here, so the step is 0.01 · lr long: all groups of parameters together, by one factor.
     """
     model = _model(draw)
     before = _values(model.parameters())
-    _, norm = impl.train_step(model, Descent(model.parameters()), [_batch(draw, 3, 5)], 0.01)
+    optimizer = Descent([{"params": list(part.parameters())} for part in (model[0], model[2])])
+    _, norm = impl.train_step(model, optimizer, [_batch(draw, 3, 5)], 0.01)
     moved = [a - b for a, b in zip(before, _values(model.parameters()))]
     return {"norm": norm, "length of the step": torch.cat([m.flatten() for m in moved]).norm()}
+
+
+def test_train_step_of_a_head(impl, draw):
+    """What is clipped, and measured, is what the optimizer holds: the model may have more parameters.
+
+    A head may be trained over a frozen body. Take the parameters from optimizer.param_groups, those of all groups
+    together, and not from the model.
+    """
+    model = _model(draw)
+    optimizer = Descent([{"params": [model[2].weight]}, {"params": [model[2].bias]}])
+    said = [impl.train_step(model, optimizer, [_batch(draw, 3, 5)], 0.05) for _ in range(2)]
+    return {"losses and norms": said, "weights": _values(model.parameters())}
 
 
 # -- evaluation
@@ -441,16 +504,41 @@ def test_evaluate(impl, draw):
     return impl.evaluate(_model(draw), draw.ints(VOCAB, 23), 5, batch=3)
 
 
+def _modes(draw, training):
+    """A model with much dropout, itself in this mode, and its modules each in a mode of its own."""
+    model = draw.fill(nn.Sequential(nn.Embedding(VOCAB, D_MODEL), *(nn.Dropout(0.5) for _ in range(5)),
+                                    nn.Linear(D_MODEL, VOCAB)))
+    for module, frozen in zip(model, [0, 1, *draw.ints(2, 5).tolist()]):
+        module.training = not frozen
+    model.training = training
+    return model
+
+
 def test_evaluate_mode(impl, draw):
     """evaluate drops nothing, and every module is afterwards in the mode in which it was.
 
-    model.eval() before; whichever modules were training train again after.
+    model.eval() before; whichever modules were training train again after, and no others: model.train() would wake
+    those that somebody has frozen.
     """
-    model, tokens = _model(draw, dropout=0.5), draw.ints(VOCAB, 23)
-    model[2].eval()                                    # frozen by its owner
-    losses = [impl.evaluate(model, tokens, 5) for _ in range(2)]
-    return {"the same loss twice": losses[0] == losses[1],
+    said, tokens = {}, draw.ints(VOCAB, 23)
+    for training in (True, False):
+        model = _modes(draw, training)
+        losses = [impl.evaluate(model, tokens, 5) for _ in range(2)]
+        said[f"the model training: {training}"] = {
+            "the same loss twice": losses[0] == losses[1], "loss": losses[0],
             "modes": [module.training for module in model.modules()]}
+    return said
+
+
+def test_evaluate_that_fails(impl, draw):
+    """The modes are put back even if the model raises an error half way.
+
+    Whoever catches it goes on training. Put the modes back in the finally of a try.
+    """
+    model, tokens = _modes(draw, True), draw.ints(VOCAB, 23)
+    tokens = torch.cat([tokens, torch.full_like(tokens[:5], VOCAB)])        # ids past the vocabulary
+    said = raises(IndexError, lambda: impl.evaluate(model, tokens, 5, batch=1))
+    return {"error": said, "modes": [module.training for module in model.modules()]}
 
 
 def test_bits_per_byte(impl, draw):
@@ -458,8 +546,9 @@ def test_bits_per_byte(impl, draw):
 
     The loss of all tokens in nats; a bit is ln 2 nats; and then for each byte.
     """
-    return {"2 nats, 300 tokens, 1,000 bytes": impl.bits_per_byte(2, 300, 1000),
-            "one byte per token": impl.bits_per_byte(0.5, 10, 10)}
+    tokens, n_bytes = _size(draw, 200, 400), _size(draw, 500, 2000)
+    return {f"2 nats, {tokens} tokens, {n_bytes} bytes": impl.bits_per_byte(2, tokens, n_bytes),
+            "one byte per token": impl.bits_per_byte(0.5, tokens, tokens)}
 
 
 # -- checkpoints
@@ -500,14 +589,14 @@ def test_checkpoint_resumes(impl, draw):
     What it needs: the weights, the optimizer's state (m, v and the count of steps), the state of
     rng, which draws batches, and torch's own, which draws dropout.
     """
-    tokens = draw.ints(VOCAB, 60)
+    tokens, name = draw.ints(VOCAB, 60), f"checkpoint {_size(draw, 0, 999)}"
     run, other = _run(impl, draw), _run(impl, draw)
     with tempfile.TemporaryDirectory() as folder:
         _train(impl, run, tokens, 2)
-        impl.save_checkpoint(Path(folder, "checkpoint"), *run[:2], 2, run[2])
+        impl.save_checkpoint(Path(folder, name), *run[:2], 2, run[2])
         _train(impl, run, tokens, 2)
         torch.rand(1)
-        step = impl.load_checkpoint(Path(folder, "checkpoint"), *other)
+        step = impl.load_checkpoint(Path(folder, name), *other)
         files = sorted(os.listdir(folder))
     resumed = _everything(other)
     _train(impl, other, tokens, 2)
@@ -526,10 +615,10 @@ def test_checkpoint_damaged(impl, draw):
     """
     run, other = _run(impl, draw), _run(impl, draw)
     _train(impl, run, draw.ints(VOCAB, 60), 1)
-    before, said = _everything(other), {}
+    before, said, step = _everything(other), {}, _size(draw, 1, 999)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkpoint")
-        impl.save_checkpoint(path, *run[:2], 1, run[2])
+        impl.save_checkpoint(path, *run[:2], step, run[2])
         whole = path.read_bytes()
         weight = whole.find(run[0][0].weight.detach().cpu().numpy().tobytes())
         for what, place in {"hash": 5, "weight": weight, "end": len(whole) - 1}.items():
@@ -540,7 +629,9 @@ def test_checkpoint_damaged(impl, draw):
             path.write_bytes(whole[:length])
             said[f"cut at {length if length < 33 else length / len(whole):.2g}"] = raises(
                 ValueError, lambda: impl.load_checkpoint(path, *other), names="path")
-    return {**said, "nothing changed": _same(before, _everything(other))}
+        said["nothing changed"] = _same(before, _everything(other))
+        path.write_bytes(whole)
+        return {**said, "whole again, step": impl.load_checkpoint(path, *other)}
 
 
 @points(2)
@@ -548,17 +639,18 @@ def test_checkpoint_full_disk(impl, draw):
     """Where the new checkpoint does not reach the disk, the error is raised and the old one stays.
 
     Write beside it, under another name; os.fsync; then os.replace. Here os.fsync finds the disk
-    full.
+    full. In another folder it would not do: that may be another disk, to which nothing can be renamed.
     """
-    run, other = _run(impl, draw), _run(impl, draw)
-    tokens, fsync = draw.ints(VOCAB, 60), os.fsync
+    run, other, first = _run(impl, draw), _run(impl, draw), _size(draw, 1, 999)
+    tokens, fsync, files = draw.ints(VOCAB, 60), os.fsync, []
 
     def full(_):
+        files.append(len(os.listdir(folder)))
         raise OSError(28, "No space left on device")
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkpoint")
-        impl.save_checkpoint(path, *run[:2], 1, run[2])
+        impl.save_checkpoint(path, *run[:2], first, run[2])
         saved = _everything(run)
         _train(impl, run, tokens, 1)
         try:
@@ -567,27 +659,34 @@ def test_checkpoint_full_disk(impl, draw):
         finally:
             os.fsync = fsync
         step = impl.load_checkpoint(path, *other)
-    return {"saving": error, "step": step, "the old one": _same(saved, _everything(other))}
+    return {"saving": error, "files beside it meanwhile": files, "step": step,
+            "the old one": _same(saved, _everything(other))}
 
 
 def test_checkpoint_of_another_model(impl, draw):
-    """A checkpoint of a model of other sizes or dtypes raises a ValueError that names path.
+    """A checkpoint of a model of other sizes or dtypes, or of other parameter groups, raises a ValueError naming path.
 
     Nothing changes then. load_state_dict copies what fits before it complains, and puts float64
     into float32 without a word. Compare the layouts first; _layout, which is given, tells them.
     """
-    run, said = _run(impl, draw), {}
+    run, said, step = _run(impl, draw), {}, _size(draw, 1, 999)
     narrow = draw.fill(nn.Sequential(nn.Embedding(VOCAB, D_MODEL), nn.Dropout(0.3), nn.Linear(D_MODEL, 4)))
+    alike = _model(draw, dropout=0.3)
+    others = {"narrower": (narrow, impl.AdamW(impl.parameter_groups(narrow, 0.1))),
+              "one group": (alike, impl.AdamW(alike.parameters()))}
+    wide = _model(draw).double()
+    others["float64"] = wide, impl.AdamW(impl.parameter_groups(wide, 0.1))
     _train(impl, run, draw.ints(VOCAB, 60), 1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkpoint")
-        impl.save_checkpoint(path, *run[:2], 1, run[2])
-        for name, model in {"narrower": narrow, "float64": _model(draw).double()}.items():
-            other = model, impl.AdamW(impl.parameter_groups(model, 0.1)), _rng(draw)
-            before = _everything(other)
-            said[name] = raises(ValueError, lambda: impl.load_checkpoint(path, *other), names="path")
-            said[f"{name}: nothing changed"] = _same(before, _everything(other))
-    return said
+        impl.save_checkpoint(path, *run[:2], step, run[2])
+        for name, other in others.items():
+            with torch.no_grad():
+                other[0][2].bias.zero_()
+            before, rng = _everything((*other, _rng(draw))), _rng(draw)
+            said[name] = raises(ValueError, lambda: impl.load_checkpoint(path, *other, rng), names="path")
+            said[f"{name}: nothing changed"] = _same(before, _everything((*other, rng)))
+        return {**said, "its own model, step": impl.load_checkpoint(path, *run)}
 
 
 class _Program:
@@ -606,12 +705,13 @@ def test_checkpoint_runs_no_code(impl, draw):
     run = _run(impl, draw)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "checkpoint")
-        impl.save_checkpoint(path, *run[:2], 1, run[2])
+        impl.save_checkpoint(path, *run[:2], _size(draw, 1, 999), run[2])
+        step = impl.load_checkpoint(path, *run)
         saved, buffer = torch.load(io.BytesIO(path.read_bytes()[32:]), weights_only=True), io.BytesIO()
         torch.save({**saved, "extra": _Program()}, buffer)
         content = buffer.getvalue()
         path.write_bytes(hashlib.sha256(content).digest() + content)
-        return raises(Exception, lambda: impl.load_checkpoint(path, *run))
+        return {"step": step, "with a program inside": raises(Exception, lambda: impl.load_checkpoint(path, *run))}
 
 
 # -- bad input
@@ -623,23 +723,28 @@ def test_bad_input(impl, draw):
     """
     tokens, model = draw.ints(VOCAB, 20), _model(draw)
     p, = _with_gradients(draw, (4,))
-    rng, optimizer = _rng(draw), Descent(model.parameters())
-    calls = {
-        "batch": lambda: impl.get_batch(tokens, 0, 5, rng),
-        "seq_len": lambda: impl.get_batch(tokens, 2, 0, rng),
-        "tokens": lambda: impl.get_batch(tokens, 2, 20, rng),
-        "step": lambda: impl.learning_rate(-1, 5, 25, 0.1),
-        "warmup": lambda: impl.learning_rate(0, -1, 25, 0.1),
-        "total": lambda: impl.learning_rate(0, 5, 4, 0.1),
-        "floor": lambda: impl.learning_rate(0, 5, 25, 0.1, 0.2),
-        "max_norm": lambda: impl.clip_grad_norm([p], 0),
-        "lr": lambda: impl.AdamW([p], lr=-0.1),
-        "betas": lambda: impl.AdamW([p], betas=(0.9, 1.0)),
-        "eps": lambda: impl.AdamW([p], eps=-1e-8),
-        "weight_decay": lambda: impl.AdamW([p], weight_decay=-0.1),
-        "batches": lambda: impl.train_step(model, optimizer, [_batch(draw, 2, 5, kept=0)]),
-        "n_bytes": lambda: impl.bits_per_byte(2.0, 10, 0),
-    }
-    said = {name: raises(ValueError, call, names=name) for name, call in calls.items()}
-    return {**said, "a text of one token": raises(
-        ValueError, lambda: impl.evaluate(model, tokens[:1], 5), names="tokens")}
+    rng, optimizer, said = _rng(draw), Descent(model.parameters()), {}
+    below, small = -_size(draw, 1, 9), -0.1 * _size(draw, 1, 9)
+    model[2].bias.grad = draw(VOCAB).clone()
+
+    def refuses(name, call, value, **others):
+        given = ", ".join(f"{key} = {item:g}" for key, item in {name: value, **others}.items())
+        said[given] = raises(ValueError, lambda: call(value), names=name)
+
+    for value in (0, below):
+        refuses("batch", lambda value: impl.get_batch(tokens, value, 5, rng), value)
+        refuses("seq_len", lambda value: impl.get_batch(tokens, 2, value, rng), value)
+    refuses("tokens", lambda n: impl.get_batch(tokens[:n], 2, n, rng), _size(draw, 1, 20))
+    refuses("step", lambda value: impl.learning_rate(value, 5, 25, 0.1), below)
+    refuses("warmup", lambda value: impl.learning_rate(0, value, 25, 0.1), below)
+    refuses("total", lambda value: impl.learning_rate(0, 20, value, 0.1), _size(draw, 0, 19), warmup=20)
+    refuses("floor", lambda value: impl.learning_rate(0, 5, 25, 0.1, value), 0.1 - small, peak=0.1)
+    for value in (0, small):
+        refuses("max_norm", lambda value: impl.clip_grad_norm([p], value), value)
+    for name in ("lr", "eps", "weight_decay"):
+        refuses(name, lambda value: impl.AdamW([p], **{name: value}), small)
+    refuses("betas", lambda value: impl.AdamW([p], betas=(0.9, value)), _size(draw, 10, 20) / 10)
+    refuses("n_bytes", lambda value: impl.bits_per_byte(2.0, 10, value), 0)
+    refuses("tokens", lambda value: impl.evaluate(model, tokens[:value], 5), 1)
+    refuses("batches", lambda kept: impl.train_step(model, optimizer, [_batch(draw, 2, 5, kept=kept)]), 0)
+    return {**said, "the gradient, still": 1 * model[2].bias.grad}

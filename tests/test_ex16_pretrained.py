@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import torch
 from safetensors.torch import save_file
 
-from grader import dtypes, points, raises, shares_memory
+from grader import accepts, dtypes, points, raises, shares_memory
 
 PICKLES = {"torch.load", "torch.serialization.load"}
 MODELS = {"transformers.AutoModel", "transformers.AutoModelForCausalLM"}
@@ -94,6 +94,25 @@ def _fields(config):
     return {name: words(value) for name, value in asdict(config).items()}
 
 
+def _numbers(draw, *keys):
+    """Drawn values for these keys of a config.json."""
+    return {key: int(n) + 2 for key, n in zip(keys, draw.ints(90, len(keys)))}
+
+
+def _gpt2(draw):
+    drawn = _numbers(draw, "vocab_size", "n_positions", "n_inner", "n_layer", "heads")
+    heads = drawn.pop("heads")
+    return {**GPT2, **drawn, "n_head": heads, "n_embd": 2 * heads, "layer_norm_epsilon": float(draw.uniform())}
+
+
+def _llama(draw, kind=LLAMA):
+    drawn = _numbers(draw, "vocab_size", "max_position_embeddings", "intermediate_size", "hidden_size", "kv_heads")
+    kv_heads = drawn.pop("kv_heads")
+    return {**kind, **drawn, "num_key_value_heads": kv_heads, "num_attention_heads": 2 * kv_heads,
+            "rms_norm_eps": float(draw.uniform()),
+            "rope_parameters": {"rope_theta": 1 + float(draw.uniform()), "rope_type": "default"}}
+
+
 def _rope(answer):
     base, scaling = answer
     return f"base {float(base)}, scaling {sorted((scaling or {}).items())}"
@@ -127,8 +146,9 @@ def test_rope_of(impl, draw):
 
     rope_theta lies inside, beside rope_type: take it out. "default" with nothing else is None.
     """
-    scaled = {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.0}
-    return {"default": _rope(impl.rope_of({"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}})),
+    theta, factor = (float(n) for n in 2 + draw.ints(900, 2))
+    scaled = {"rope_type": "linear", "rope_theta": theta, "factor": factor}
+    return {"default": _rope(impl.rope_of({"rope_parameters": {"rope_type": "default", "rope_theta": theta}})),
             "linear": _rope(impl.rope_of({"rope_parameters": scaled})),
             "its argument stays": str(scaled)}
 
@@ -140,12 +160,13 @@ def test_rope_of_older_files(impl, draw):
     rope_scaling may be missing, or null, which json reads as None; its rope_type was once called
     type. Llama 3.2's file is such a one.
     """
-    llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    theta, factor = (float(n) for n in 2 + draw.ints(900, 2))
+    llama3 = {"factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
               "original_max_position_embeddings": 8, "rope_type": "llama3"}
-    return {"no scaling": _rope(impl.rope_of({"rope_theta": 500.0})),
-            "null": _rope(impl.rope_of({"rope_theta": 500.0, "rope_scaling": None})),
-            "llama3": _rope(impl.rope_of({"rope_theta": 500.0, "rope_scaling": llama3})),
-            "type": _rope(impl.rope_of({"rope_scaling": {"type": "linear", "factor": 2.0}})),
+    return {"no scaling": _rope(impl.rope_of({"rope_theta": theta})),
+            "null": _rope(impl.rope_of({"rope_theta": theta, "rope_scaling": None})),
+            "llama3": _rope(impl.rope_of({"rope_theta": theta, "rope_scaling": llama3})),
+            "type": _rope(impl.rope_of({"rope_scaling": {"type": "linear", "factor": factor}})),
             "both": _rope(impl.rope_of({"rope_scaling": llama3 | {"type": "llama3"}})),
             "nothing": _rope(impl.rope_of({}))}
 
@@ -157,14 +178,15 @@ def test_rope_of_mixed_files(impl, draw):
     rope_scaling before rope_parameters; original_max_position_embeddings of the file before the one
     inside, for llama3 and yarn alone; a null is as good as nothing.
     """
-    linear, default = {"rope_type": "linear", "factor": 2.0}, {"rope_type": "default", "rope_theta": 500.0}
-    yarn = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 500.0}
-    trained = {"original_max_position_embeddings": 8}
+    theta, factor, length = (int(n) for n in 2 + draw.ints(900, 3))
+    linear, default = {"rope_type": "linear", "factor": factor}, {"rope_type": "default", "rope_theta": theta}
+    yarn = {"rope_type": "yarn", "factor": factor, "rope_theta": theta}
+    trained = {"original_max_position_embeddings": length}
     return {"both": _rope(impl.rope_of({"rope_parameters": default, "rope_scaling": linear})),
             "one is null": _rope(impl.rope_of({"rope_parameters": yarn, "rope_scaling": None})),
             "trained beside": _rope(impl.rope_of({"rope_parameters": yarn, **trained})),
             "trained twice": _rope(impl.rope_of({"rope_parameters": {
-                **yarn, "original_max_position_embeddings": 16}, **trained})),
+                **yarn, "original_max_position_embeddings": length + 5}, **trained})),
             "trained, but linear": _rope(impl.rope_of({"rope_parameters": linear, **trained})),
             "nulls": _rope(impl.rope_of({"rope_theta": None, "rope_scaling": {
                 "rope_type": None, "type": "linear", "factor": 2.0, "rope_theta": None}}))}
@@ -174,13 +196,15 @@ def test_windows_of(impl, draw):
     """windows_of gives a window to the layers that slide, and only where use_sliding_window is true.
 
     layer_types decides where it is there. Without it, the layers from max_window_layers on slide,
-    28 where the file does not say. layer_types is looked at even where no window is used.
+    28 where the file does not say or says null. layer_types is looked at even where no window is used.
     """
-    base = {"num_hidden_layers": 4, "sliding_window": 5, "max_window_layers": 1}
+    base = {"num_hidden_layers": 4, **_numbers(draw, "sliding_window"), "max_window_layers": 1 + int(draw.ints(3))}
     types = ["sliding_attention", "full_attention"] * 2
     return {"not used": str(impl.windows_of({**base, "use_sliding_window": False})),
             "not spoken of": str(impl.windows_of(base)),
-            "from layer 1 on": str(impl.windows_of({**base, "use_sliding_window": True})),
+            "from a layer on": str(impl.windows_of({**base, "use_sliding_window": True})),
+            "max_window_layers is null": str(impl.windows_of({
+                **base, "num_hidden_layers": 30, "use_sliding_window": True, "max_window_layers": None})),
             "little said": str(impl.windows_of({"num_hidden_layers": 30, "use_sliding_window": True})),
             "null": str(impl.windows_of({**base, "use_sliding_window": True, "sliding_window": None})),
             "by type": str(impl.windows_of({**base, "use_sliding_window": True, "layer_types": types})),
@@ -196,7 +220,7 @@ def test_config_of_gpt2(impl, draw):
 
     LayerNorm, an MLP, learned positions, biases in every layer, no RoPE. gelu_new is our gelu_tanh.
     """
-    return _fields(impl.config_from_hf(GPT2))
+    return _fields(impl.config_from_hf(_gpt2(draw)))
 
 
 def test_config_of_gpt2_on_the_hub(impl, draw):
@@ -205,9 +229,10 @@ def test_config_of_gpt2_on_the_hub(impl, draw):
     tie_word_embeddings is missing there, and n_inner too: a missing key has GPT-2's default.
     """
     left_out = ("tie_word_embeddings", "n_inner", "activation_function", "layer_norm_epsilon")
-    config = {key: value for key, value in GPT2.items() if key not in left_out}
+    full = _gpt2(draw)
+    config = {key: value for key, value in full.items() if key not in left_out}
     return {"missing": _fields(impl.config_from_hf(config)),
-            "n_inner is null": _fields(impl.config_from_hf(GPT2 | {"n_inner": None}))}
+            "n_inner is null": _fields(impl.config_from_hf(full | {"n_inner": None}))}
 
 
 @points(2)
@@ -217,8 +242,9 @@ def test_config_of_llama(impl, draw):
     Every number has a key of its own: num_key_value_heads, head_dim, rms_norm_eps, and rope_of's.
     """
     scaling = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
-    return {"Llama": _fields(impl.config_from_hf(LLAMA)),
-            "other": _fields(impl.config_from_hf(LLAMA | {
+    llama = _llama(draw)
+    return {"Llama": _fields(impl.config_from_hf(llama)),
+            "other": _fields(impl.config_from_hf(llama | {
                 "head_dim": 6, "attention_bias": True, "rope_parameters": scaling}))}
 
 
@@ -230,9 +256,10 @@ def test_config_of_qwen3(impl, draw):
     """
     windows = {"use_sliding_window": True, "sliding_window": 3,
                "layer_types": ["full_attention", "sliding_attention"]}
-    without = {key: value for key, value in QWEN3.items() if key != "head_dim"}
-    return {"Qwen3": _fields(impl.config_from_hf(QWEN3)), "no head_dim": _fields(impl.config_from_hf(without)),
-            "windows": _fields(impl.config_from_hf(QWEN3 | windows))}
+    qwen3 = _llama(draw, QWEN3)
+    without = {key: value for key, value in qwen3.items() if key != "head_dim"}
+    return {"Qwen3": _fields(impl.config_from_hf(qwen3)), "no head_dim": _fields(impl.config_from_hf(without)),
+            "windows": _fields(impl.config_from_hf(qwen3 | windows))}
 
 
 def test_config_refused(impl, draw):
@@ -291,7 +318,9 @@ def test_convert_copies_nothing(impl, draw):
                                   ("qwen3", impl.convert_qwen3, _llama_shapes(QWEN3))):
         state = _state(draw, shapes)
         given = {tensor.untyped_storage().data_ptr() for tensor in state.values()}
-        said[kind] = sum(tensor.untyped_storage().data_ptr() not in given for tensor in convert(state).values())
+        converted = convert(state)
+        said[kind] = sum(tensor.untyped_storage().data_ptr() not in given for tensor in converted.values())
+        said[f"{kind}, one of them"] = converted.get("norm.weight", torch.zeros(0)).clone()
     return said
 
 
@@ -301,8 +330,10 @@ def test_rename_leaves_buffers_out(impl, draw):
 
     The bias of c_attn is a weight, though its name ends in attn.bias as well: ask for a full match.
     """
-    names = ("h.0.attn.bias", "h.11.attn.masked_bias", "transformer.h.0.attn.bias", "h.0.attn.c_attn.bias",
-             "model.layers.3.self_attn.rotary_emb.inv_freq", "model.layers.3.self_attn.q_proj.bias")
+    a, b, c = draw.ints(99, 3).tolist()
+    names = (f"h.{a}.attn.bias", f"h.{b}.attn.masked_bias", f"transformer.h.{c}.attn.bias", f"h.{a}.attn.c_attn.bias",
+             f"model.layers.{b}.self_attn.rotary_emb.inv_freq", f"model.layers.{c}.self_attn.q_proj.bias",
+             f"h.{a}.attn.bias_of_mine", f"my.h.{b}.attn.bias")
     return sorted(impl.rename({name: draw(2) for name in names}, {}))
 
 
@@ -347,7 +378,7 @@ def test_convert_keeps_the_unknown(impl, draw):
 
     If it were dropped here, nobody would ever hear of it.
     """
-    state = {"model.layers.0.self_attn.rotary.weight": draw(2), "score.weight": draw(3, 2)}
+    state = {f"model.layers.{int(draw.ints(99))}.self_attn.rotary.weight": draw(2), "score.weight": draw(3, 2)}
     return {"llama": sorted(impl.convert_llama(state)), "gpt2": sorted(impl.convert_gpt2(state))}
 
 
@@ -381,12 +412,12 @@ def test_read_shards_that_disagree(impl, draw):
 
     Compare the pairs (tensor, file) that you found with those in the index, both ways.
     """
-    one, two = {"first": draw(3)}, {"second": draw(2)}
+    one, two, third = {"first": draw(3)}, {"second": draw(2)}, f"third{int(draw.ints(999))}"
     right = {"first": "one.safetensors", "second": "two.safetensors"}
     found = {}
     for case, index, name in (
             ("shard lost", {**right, "third": "three.safetensors"}, "three.safetensors"),
-            ("only in the index", {**right, "third": "two.safetensors"}, "third"),
+            ("only in the index", {**right, third: "two.safetensors"}, third),
             ("only in a shard", {"first": "one.safetensors", "x": "two.safetensors"}, "second"),
             ("in another shard", {**right, "second": "one.safetensors"}, "second")):
         with _folder(index=index, one=one, two=two) as folder:
@@ -432,7 +463,8 @@ def test_build_model_ties(impl, draw):
     """Where the config ties them, embedding and unembedding are one Parameter, not two equal ones.
 
     After the weights are in place, tie again: a new Parameter in the embedding is not in the other.
-    A head in the file is no problem if it holds the same numbers, and one if it does not.
+    A head in the file is no problem if it holds the same numbers, whatever its dtype, and one if it does not.
+    Take the head out of a dict of your own: the caller's stays whole.
     """
     config, tensors = _ours(impl, draw, QWEN3)
     head = tensors["embedding.weight"].clone()
@@ -440,10 +472,15 @@ def test_build_model_ties(impl, draw):
     for case, extra in {"no head": {}, "a head": {"unembedding.weight": head}}.items():
         model = impl.build_model(config, tensors | extra, device=draw.device)
         found[case] = {"one Parameter": model.unembedding.weight is model.embedding.weight,
-                       "numbers": sum(p.numel() for p in model.parameters())}
-    other = tensors | {"unembedding.weight": head + 1}
-    found["another head"] = raises(ValueError, lambda: impl.build_model(config, other),
-                                   names="unembedding.weight")
+                       "numbers": sum(p.numel() for p in model.parameters()), "logits": model(draw.ints(11, 1, 3))}
+    halves = tensors | {"embedding.weight": head.bfloat16()}
+    for case, other in (("another head", head + 1), ("another, of another dtype", head.half() + 1)):
+        with_head = tensors | {"unembedding.weight": other}
+        found[case] = raises(ValueError, lambda: impl.build_model(config, with_head, torch.float32),
+                             names="unembedding.weight")
+        found[f"{case}: what the caller still has"] = sorted(with_head)
+    same = halves | {"unembedding.weight": head.bfloat16().float()}
+    found["equal, of another dtype"] = accepts(lambda: impl.build_model(config, same, torch.float32))
     return found
 
 
@@ -455,13 +492,15 @@ def test_build_model_lists_all_that_is_wrong(impl, draw):
     are no weights either: without their scales they mean nothing.
     """
     config, tensors = _ours(impl, draw)
-    del tensors["norm.weight"], tensors["blocks.1.attention.q_proj.weight"]
-    tensors |= {"blocks.2.norm1.weight": draw(8), "score.weight": draw(3, 8),
+    lost = f"blocks.1.attention.{'qkvo'[int(draw.ints(4))]}_proj.weight"
+    unknown = f"blocks.{2 + int(draw.ints(90))}.norm1.weight"
+    del tensors["norm.weight"], tensors[lost]
+    tensors |= {unknown: draw(8), "score.weight": draw(3, 8),
                 "blocks.0.feed_forward.up.weight": draw(12, 9), "embedding.weight": draw(10, 8)}
     alone = dict(_ours(impl, draw)[1], extra=draw(2))
     whole = dict(_ours(impl, draw)[1], **{"norm.weight": draw.ints(3, 8).to(torch.int8)})
     return {"many": _said(lambda: impl.build_model(config, tensors), "norm.weight", "score.weight",
-                          "blocks.1.attention.q_proj.weight", "blocks.2.norm1.weight",
+                          lost, unknown,
                           "blocks.0.feed_forward.up.weight", "12, 9", "12, 8", "embedding.weight"),
             "one too many": _said(lambda: impl.build_model(config, alone), "extra"),
             "whole numbers": _said(lambda: impl.build_model(config, whole), "norm.weight"),
@@ -507,7 +546,11 @@ def test_build_model_copies(impl, draw):
     tensors[name] = tensors[name].T.contiguous().T
     model = impl.build_model(config, tensors, device=draw.device)
     weight = model.blocks[0].attention.q_proj.weight
-    return {"shares memory": shares_memory(weight, tensors[name]), "contiguous": weight.is_contiguous(),
+    again = impl.build_model(config, tensors, dtype=draw.float, device=draw.device)
+    return {"shares memory": shares_memory(weight, tensors[name]), "weight": weight.detach().clone(),
+            "shares memory, in the dtype that it has": [n for n, p in again.named_parameters()
+                                                        if shares_memory(p, tensors[n])],
+            "contiguous": weight.is_contiguous(),
             "can be trained": all(p.requires_grad for p in model.parameters()),
             "training": model.training,
             "dtype": raises(ValueError, lambda: impl.build_model(config, tensors, dtype=torch.int8), names="dtype")}
@@ -532,7 +575,8 @@ def test_load_pretrained(impl, draw):
 def test_load_pretrained_refuses(impl, draw):
     """load_pretrained says what is wrong with a folder: its config, its tensors, which folder it is.
 
-    All in ValueErrors. read_json, which is given, raises them for a config.json that is missing or cut.
+    All in ValueErrors: a text where a number should be is a TypeError until you catch it. read_json,
+    which is given, raises them for a config.json that is missing or cut.
     """
     state = _state(draw, _llama_shapes())
     found = {}
@@ -540,6 +584,9 @@ def test_load_pretrained_refuses(impl, draw):
         found["extra"] = _said(lambda: impl.load_pretrained(folder), "extra.weight", folder.name)
         (folder / "config.json").write_text(json.dumps({**LLAMA, "model_type": "mamba"}))
         found["unknown"] = _said(lambda: impl.load_pretrained(folder), "model_type", folder.name)
+        for value in ("8", [8]):
+            (folder / "config.json").write_text(json.dumps({**LLAMA, "hidden_size": value}))
+            found[f"hidden_size {value!r}"] = _said(lambda: impl.load_pretrained(folder), folder.name)
         (folder / "config.json").write_text("{")
         found["config cut"] = _said(lambda: impl.load_pretrained(folder), "config.json")
         (folder / "config.json").unlink()
@@ -585,7 +632,7 @@ def test_load_tokenizer(impl, draw):
     """
     with _tokenizer_folder(_tokenizer_json(impl)) as folder:
         tokenizer = impl.load_tokenizer(folder)
-    ids = tokenizer.encode(TEXT)
+    ids = tokenizer.encode(TEXT + draw.text(20))
     return {"ids": ids, "text": tokenizer.decode(ids), "merges": str(tokenizer.merges),
             "kind": type(tokenizer).__name__}
 
@@ -601,7 +648,7 @@ def test_load_tokenizer_of_older_files(impl, draw):
     saved["model"]["vocab"]["<|end|>"] = saved["added_tokens"][0]["id"]
     with _tokenizer_folder(saved) as folder:
         tokenizer = impl.load_tokenizer(folder)
-    said = {"ids": tokenizer.encode(TEXT), "merges": str(tokenizer.merges)}
+    said = {"ids": tokenizer.encode(TEXT + draw.text(20)), "merges": str(tokenizer.merges)}
     content = "<fin｜>"                  # its sign ｜ is no letter of byte_letters
     saved["model"]["vocab"][content] = saved["model"]["vocab"].pop("<|end|>")
     saved["added_tokens"][0]["content"] = content
@@ -626,7 +673,7 @@ def test_load_tokenizer_of_another_kind(impl, draw):
                          "lower case": {"normalizer": {"type": "Lowercase"}}}.items():
         with _tokenizer_folder(_tokenizer_json(impl, **change)) as folder:
             tokenizer = impl.load_tokenizer(folder)
-        found[kind] = {"ids": tokenizer.encode("the The THE"), "kind": type(tokenizer).__name__}
+        found[kind] = {"ids": tokenizer.encode("the The THE" + draw.text(20)), "kind": type(tokenizer).__name__}
     return found
 
 

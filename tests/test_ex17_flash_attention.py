@@ -39,6 +39,11 @@ def _size(draw, low, high):
     return low + int(draw.ints(high - low))
 
 
+def _wide(x):
+    """Half precision as float32, which changes no number."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
 def _forward(draw, q, k, v, causal=False):
     """out and lse for a backward pass, computed here, and a grad_out."""
     groups, (q_len, k_len) = q.shape[-3] // k.shape[-3], (q.shape[-2], k.shape[-2])
@@ -103,12 +108,16 @@ def test_merge_large(impl, draw):
 def test_merge_in_half_precision(impl, draw, dtype):
     """out comes in the dtype of out1, computed in at least float32; lse stays as wide as it was.
 
-    The weights are as wide as lse. Multiply first, cast the sum.
+    The weights are as wide as lse. Multiply first, cast the sum: then it is, to the last bit, what float32 would give,
+    rounded once.
     """
     out1, out2 = draw(2, 3, 4).to(dtype), draw(2, 3, 4).to(dtype)
     lse1, lse2 = (draw(2, 3).to(dtype).to(draw.float) for _ in range(2))
     out, lse = impl.merge(out1, lse1, out2, lse2)
-    return {"out": out, "lse": lse}
+    wide = impl.merge(_wide(out1), lse1, _wide(out2), lse2)[0]
+    return {"out": out, "lse": lse, "rounded once": torch.equal(out, wide.to(dtype)),
+            "the second part is wider": impl.merge(out1, lse1, _wide(out2), lse2)[0],
+            "the first part is wider": impl.merge(_wide(out1), lse1, out2, lse2)[0]}
 
 
 # -- forward
@@ -121,7 +130,7 @@ def test_forward(impl, draw, dtype):
     lse is the maximum plus the logarithm of the sum: what was subtracted from the scores comes back. What came in
     float64 stays float64 throughout.
     """
-    q, k, v = (x.to(dtype) for x in _qkv(draw, 8, 12, value_dim=3))
+    q, k, v = (x.to(dtype) for x in _qkv(draw, 8, 12))
     out, lse = impl.flash_attention(q, k, v, block_q=4, block_k=4)
     return {"out": out, "lse": lse}
 
@@ -130,7 +139,9 @@ def test_forward(impl, draw, dtype):
 def test_forward_any_lengths(impl, draw):
     """Lengths need not be multiples of the blocks, nor as long as one; the default block is 64.
 
-    The last tile of a row or of a column is smaller. If it were padded, the padding would need to weigh 0.
+    The last tile of a row or of a column is smaller, and counts: there are ⌈length / block⌉ of them, where
+    length // block would drop it. Queries are counted by q_len, keys by k_len. If the last tile were padded, the
+    padding would need to weigh 0.
     """
     n, m = _size(draw, 9, 14), _size(draw, 14, 21)
     said = {}
@@ -138,6 +149,16 @@ def test_forward_any_lengths(impl, draw):
         said[f"{q_len} queries, {k_len} keys, blocks {block_q} and {block_k}"] = list(impl.flash_attention(
             *_qkv(draw, q_len, k_len, batch=1), block_q=block_q, block_k=block_k))
     return said | {"default blocks": list(impl.flash_attention(*_qkv(draw, 66, 65, batch=1)))}
+
+
+def test_forward_value_dim(impl, draw):
+    """Values may be wider or narrower than queries and keys: out is as wide as v, and the scale is that of head_dim.
+
+    Make room for out by the last axis of v. q.shape[-1] is head_dim, of which the root is taken.
+    """
+    return {f"head_dim {head_dim}, value_dim {value_dim}": list(impl.flash_attention(
+                *_qkv(draw, 5, 6, head_dim=head_dim, value_dim=value_dim), block_q=2, block_k=4))
+            for head_dim, value_dim in ((4, 3), (3, _size(draw, 5, 9)))}
 
 
 @points(3)
@@ -206,10 +227,17 @@ def test_forward_grouped_heads(impl, draw):
 def test_forward_in_half_precision(impl, draw, dtype):
     """In half precision out has the dtype of q and lse is float32; scores past 65,504 do no harm.
 
-    Widen a tile of q, k and v before it is multiplied; add up in float32; cast the result once.
+    Widen a tile of q, k and v before it is multiplied, and leave its weights wide when they meet the values; add up in
+    float32; cast the result once. Then it is, to the last bit, what float32 gives, rounded. q, k and v may differ in
+    dtype.
     """
-    q, k, v = (x.to(dtype) for x in _qkv(draw, 5, 9))
-    said = {"out and lse": list(impl.flash_attention(q, k, v, block_q=2, block_k=4))}
+    q, k, v = (x.to(dtype) for x in _qkv(draw, 5, 9, head_dim=6))
+    out, lse = impl.flash_attention(q, k, v, block_q=2, block_k=4)
+    wide = impl.flash_attention(*map(_wide, (q, k, v)), block_q=2, block_k=4)
+    said = {"out and lse": [out, lse], "rounded once": torch.equal(out, wide[0].to(dtype)),
+            "lse of wide scores": torch.equal(lse, wide[1]),
+            "k is float32": impl.flash_attention(q, _wide(k), v, block_q=2, block_k=4)[0],
+            "q is float32": impl.flash_attention(_wide(q), k, v, block_q=2, block_k=4)[0]}
     q, k = 256 * _coarse(q), 256 * _coarse(k)       # of such scores the largest is the same for everyone
     return said | {"large scores": impl.flash_attention(q, k, v, block_q=2, block_k=4)[0]}
 
@@ -219,13 +247,20 @@ def test_forward_makes_no_square(impl, draw):
     """No tensor as large as q · k is ever made: counted, operation by operation.
 
     128 queries and 128 keys have 16,384 scores; tiles of 16 have 256. A mask of all queries and keys is such a
-    tensor too: make it for a tile.
+    tensor too: make it for a tile. Nor does a tile of queries meet all keys at once, or a tile of keys all queries:
+    a tile is block_q times block_k.
     """
-    said = {}
+    said, n, long = {}, _size(draw, 120, 136), _size(draw, 480, 520)
     for causal in (False, True):
         with Operations() as counted:
-            impl.flash_attention(*_qkv(draw, 128, 128, 1, 1, 1), causal, 16, 16)
-        said[f"made a tensor of q · k numbers, causal={causal}"] = counted.largest >= 128 * 128
+            impl.flash_attention(*_qkv(draw, n, n, 1, 1, 1), causal, 16, 16)
+        said[f"made a tensor of {n} · {n} numbers, causal={causal}"] = counted.largest >= n * n
+    for q_len, k_len in ((64, long), (long, 64)):
+        with Operations() as counted:
+            impl.flash_attention(*_qkv(draw, q_len, k_len, 1, 1, 1), False, 32, 32)
+        said[f"{q_len} queries, {k_len} keys, blocks of 32, at most made of"] = (
+            "all queries and keys" if counted.largest >= 64 * long else
+            f"32 of the one and all {long} of the other" if counted.largest >= 32 * long else "a tile")
     return said
 
 
@@ -235,13 +270,13 @@ def test_forward_skips_the_future(impl, draw):
 
     Of 8 · 8 tiles 36 are needed. The first key of a needed tile is not behind the last query of the tile.
     """
-    work = []
+    work, n = [], 8 * _size(draw, 7, 12)
     for causal in (False, True):
         with Operations() as counted:
-            impl.flash_attention(*_qkv(draw, 64, 64, 1, 1, 1), causal, 8, 8)
+            impl.flash_attention(*_qkv(draw, n, n, 1, 1, 1), causal, 8, 8)
         work.append(counted.multiply_adds)
-    return {"at most 0.6 of the work": work[1] <= 0.6 * work[0], "at most 0.8 of it": work[1] <= 0.8 * work[0],
-            "all of it without causal": work[0] >= 64 * 64 * 8}
+    return {f"{n} tokens, at most 0.6 of the work": work[1] <= 0.6 * work[0],
+            "at most 0.8 of it": work[1] <= 0.8 * work[0], "all of it without causal": work[0] >= n * n * 8}
 
 
 def test_forward_bad_arguments(impl, draw):
@@ -249,10 +284,10 @@ def test_forward_bad_arguments(impl, draw):
 
     _tiles_must_fit, which is given, asks for that. Call it first.
     """
-    q, k, v = _qkv(draw, 3, 4, heads=3)
-    return {"kv_heads": raises(ValueError, lambda: impl.flash_attention(q, k, v), names="kv_heads"),
-            "block_q": raises(ValueError, lambda: impl.flash_attention(k, k, v, block_q=0), names="block_q"),
-            "block_k": raises(ValueError, lambda: impl.flash_attention(k, k, v, block_k=-1), names="block_k")}
+    (q, k, v), bad = _qkv(draw, 3, 4, heads=1 + 2 * _size(draw, 1, 4)), -_size(draw, 0, 9)
+    return {f"{q.shape[1]} heads, 2 kv_heads": raises(ValueError, lambda: impl.flash_attention(q, k, v), "kv_heads"),
+            f"block_q {bad}": raises(ValueError, lambda: impl.flash_attention(k, k, v, block_q=bad), names="block_q"),
+            f"block_k {bad}": raises(ValueError, lambda: impl.flash_attention(k, k, v, block_k=bad), names="block_k")}
 
 
 # -- backward
@@ -265,7 +300,7 @@ def test_backward(impl, draw, dtype):
     P = e^(score − lse), since lse holds the maximum and the sum of the row. dS = P ∘ (grad_out vᵀ − D), where D is the
     row's sum of grad_out ∘ out. Each of grad_q and grad_k has one factor 1 / √head_dim.
     """
-    q, k, v = (x.to(dtype) for x in _qkv(draw, 8, 12, value_dim=3))
+    q, k, v = (x.to(dtype) for x in _qkv(draw, 8, 12))
     grads = impl.flash_attention_backward(q, k, v, *_forward(draw, q, k, v), block_q=4, block_k=4)
     return dict(zip(("grad_q", "grad_k", "grad_v"), grads))
 
@@ -274,12 +309,13 @@ def test_backward(impl, draw, dtype):
 def test_backward_causal_any_lengths(impl, draw):
     """The backward pass hides the same keys as the forward pass, for any lengths and blocks.
 
-    A hidden pair has the weight 0 in every one of the three gradients.
+    A hidden pair has the weight 0 in every one of the three gradients. The last tile of queries or keys may be
+    smaller, and values may be narrower than keys.
     """
     n = _size(draw, 9, 14)
     said = {}
     for q_len, k_len, block_q, block_k in ((n, n, 4, 4), (n, n, 8, 3), (n, n, 2, 8), (4, n, 3, 4), (1, 1, 4, 4)):
-        q, k, v = _qkv(draw, q_len, k_len, batch=1)
+        q, k, v = _qkv(draw, q_len, k_len, batch=1, value_dim=3)
         said[f"{q_len} queries, {k_len} keys, blocks {block_q} and {block_k}"] = _as_rows(
             *impl.flash_attention_backward(q, k, v, *_forward(draw, q, k, v, True), True, block_q, block_k))
     return said
@@ -306,20 +342,32 @@ def test_backward_queries_that_see_nothing(impl, draw):
     """
     q, k, v = _qkv(draw, 7, 3)
     given = _forward(draw, q, k, v, True)
-    return {f"blocks of {block}": _as_rows(*impl.flash_attention_backward(q, k, v, *given, True, block, 2))
+    said = {f"blocks of {block}": _as_rows(*impl.flash_attention_backward(q, k, v, *given, True, block, 2))
             for block in (2, 3, 8)}
+    out, grad = torch.zeros_like(q), draw(*q.shape)
+    lse = torch.full_like(q[..., 0], -torch.inf)
+    return said | {"no keys": list(impl.flash_attention_backward(q, k[..., :0, :], v[..., :0, :], out, lse, grad))}
 
 
 @dtypes("bfloat16", "float16")
 def test_backward_in_half_precision(impl, draw, dtype):
-    """Gradients add up in float32, over all tiles, and come back in the dtypes of q, k and v.
+    """Gradients add up in float32, over all tiles, and come back in the dtypes of q, k and v, which may differ.
 
-    Cast once, at the end. Widen the tiles before they are multiplied.
+    Widen the tiles before they are multiplied, those of out and grad_out for D too, and leave P wide. Cast once, at the
+    end: to the last bit it is what float32 gives, rounded. Each gradient has the dtype of what it is the gradient of.
     """
-    q, k, v = (x.to(dtype) for x in _qkv(draw, 6, 40))
-    out, lse, grad_out = _forward(draw, *(x.float() if x.dtype == dtype != torch.float64 else x for x in (q, k, v)))
+    q, k, v = (x.to(dtype) for x in _qkv(draw, 6, 40, head_dim=6, value_dim=6))
+    out, lse, grad_out = _forward(draw, *map(_wide, (q, k, v)))
     out = out.to(draw.exact or dtype).to(dtype)     # D comes from out as it was rounded, in float64 too
-    return _as_rows(*impl.flash_attention_backward(q, k, v, out, lse, grad_out.to(dtype), False, 2, 2))
+    grad_out = grad_out.to(dtype)
+    grads = impl.flash_attention_backward(q, k, v, out, lse, grad_out, False, 2, 2)
+    wide = impl.flash_attention_backward(*map(_wide, (q, k, v, out)), lse, _wide(grad_out), False, 2, 2)
+    once = {f"{name}, rounded once": torch.equal(mine, right.to(dtype))
+            for name, mine, right in zip(("grad_q", "grad_k", "grad_v"), grads, wide)}
+    mixed = [impl.flash_attention_backward(*qkv, out, lse, grad_out, False, 2, 2)
+             for qkv in ((q, _wide(k), v), (_wide(q), k, v), (q, k, _wide(v)))]
+    return {"gradients": _as_rows(*grads), **once, **{f"{name} is float32": _as_rows(*grads)
+                                                      for name, grads in zip("kqv", mixed)}}
 
 
 @dtypes("bfloat16")
@@ -340,13 +388,13 @@ def test_backward_makes_no_square(impl, draw):
 
     With tiles of 8, 64 queries and 64 keys take at most 64 numbers at a time, and causal 36 of 64 tiles.
     """
-    said, work = {}, []
+    said, work, n = {}, [], 8 * _size(draw, 7, 12)
     for causal in (False, True):
-        q, k, v = _qkv(draw, 64, 64, 1, 1, 1)
+        q, k, v = _qkv(draw, n, n, 1, 1, 1)
         given = _forward(draw, q, k, v, causal)
         with Operations() as counted:
             impl.flash_attention_backward(q, k, v, *given, causal, 8, 8)
-        said[f"made a tensor of q · k numbers, causal={causal}"] = counted.largest >= 64 * 64
+        said[f"made a tensor of {n} · {n} numbers, causal={causal}"] = counted.largest >= n * n
         work.append(counted.multiply_adds)
     return said | {"at most 0.6 of the work": work[1] <= 0.6 * work[0], "at most 0.8 of it": work[1] <= 0.8 * work[0]}
 
@@ -357,12 +405,14 @@ def test_backward_makes_no_square(impl, draw):
 def test_function(impl, draw):
     """FlashAttention.apply(q, k, v, causal, block_q, block_k) gives out, and its backward pass the three gradients.
 
-    backward returns a gradient for each argument of forward, in order, and None for those that are no tensors.
+    backward returns a gradient for each argument of forward, in order, and None for those that are no tensors. Two
+    layers go forward before the first goes backward: what a pass needs is kept on its own ctx.
     """
-    said = {}
+    said, passes = {}, []
     for causal in (False, True):
         leaves = [x.requires_grad_() for x in _qkv(draw, 7, 9, heads=4, batch=1)]
-        out = impl.FlashAttention.apply(*leaves, causal, 2, 4)
+        passes.append((leaves, impl.FlashAttention.apply(*leaves, causal, 2, 4)))
+    for causal, (leaves, out) in zip((False, True), passes):
         (out * draw(*out.shape)).sum().backward()
         said[f"causal={causal}"] = [out, *_as_rows(*(x.grad for x in leaves))]
     leaf = draw(1, 2, 5, 4).requires_grad_()
@@ -374,17 +424,22 @@ def test_function(impl, draw):
 def test_function_keeps_no_square(impl, draw):
     """Between the passes, q, k, v, out and lse are kept, by ctx.save_for_backward, and nothing else.
 
-    Autograd through flash_attention itself would keep the weights of every tile, which is all of them.
+    Autograd through flash_attention itself would keep the weights of every tile, which is all of them. And the blocks
+    are those of the forward pass in the backward pass too.
     """
-    kept, leaves = {}, [x.requires_grad_() for x in _qkv(draw, 32, 48, 2, 1, 1)]
+    q_len, k_len = _size(draw, 60, 64), _size(draw, 61, 65)
+    kept, leaves = {}, [x.requires_grad_() for x in _qkv(draw, q_len, k_len, 2, 1, 1)]
 
     def note(x):
         kept[x.untyped_storage().data_ptr()] = x.numel()
         return x
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-        impl.FlashAttention.apply(*leaves, False, 8, 8)
-    return {"numbers kept": sum(kept.values())}
+        out = impl.FlashAttention.apply(*leaves, False, 8, 8)
+    with Operations() as counted:
+        out.sum().backward()
+    return {"numbers kept": sum(kept.values()),
+            "the backward pass made a tensor of q · k numbers": counted.largest >= q_len * k_len}
 
 
 def test_function_is_differentiated_once(impl, draw):
@@ -395,7 +450,7 @@ def test_function_is_differentiated_once(impl, draw):
     """
     q, k, v = (x.requires_grad_() for x in _qkv(draw, 3, 3))
     grad, = torch.autograd.grad(impl.FlashAttention.apply(q, k, v).square().sum(), q, create_graph=True)
-    return raises(RuntimeError, lambda: torch.autograd.grad(grad.sum(), q))
+    return {"once": grad.detach(), "twice": raises(RuntimeError, lambda: torch.autograd.grad(grad.sum(), q))}
 
 
 # -- pieces
@@ -506,6 +561,10 @@ def test_kernel_grouped_heads(impl, draw):
 def test_kernel_in_half_precision(impl, draw, dtype):
     """Tiles are widened to float32 as they are loaded; out is stored in the dtype of q, lse in float32.
 
-    .to(tl.float32) behind tl.load. tl.store casts by itself to what its pointer points to.
+    .to(tl.float32) behind tl.load; the weights stay wide in the second product. tl.store casts by itself to what its
+    pointer points to. Then nearly every number is that of float32, rounded once.
     """
-    return _kernel(impl, draw, 9, 40, dtype=dtype, head_dim=8, value_dim=6)
+    q, k, v = (x.to(dtype) for x in _qkv(draw, 9, 40, 1, 1, 1, head_dim=8, value_dim=6))
+    wide, _ = impl.flash_kernel(*map(_wide, (q, k, v)), False, 16, 16)
+    out, lse = impl.flash_kernel(q, k, v, False, 16, 16)
+    return {"out": out, "lse": lse, "9 of 10 rounded once": (out == wide.to(dtype)).float().mean().item() > 0.9}

@@ -114,12 +114,12 @@ def test_router_state(impl, draw):
     An optimizer must not train the bias, and a checkpoint must hold it: a persistent buffer of
     zeros. register_buffer with None leaves no trace in the state dict.
     """
-    said = {}
+    said, sizes = {}, _sizes(draw)
     for bias in (True, False):
-        router = impl.Router(6, 4, 2, bias=bias)
+        router = impl.Router(*sizes, bias=bias)
         said[f"bias={bias}"] = _shapes(router)
         said[f"parameters, bias={bias}"] = [name for name, _ in router.named_parameters()]
-    return said | {"zeros": impl.Router(6, 4, 2, bias=True).bias.tolist()}
+    return said | {"zeros": impl.Router(*sizes, bias=True).bias.tolist()}
 
 
 @tolerance(0.06)
@@ -132,12 +132,12 @@ def test_router_start(impl, draw):
 
 
 @points(2)
-@dtypes("bfloat16", "float16", "float32")
+@dtypes("bfloat16", "float16", "float32", "float64")
 def test_router_precision(impl, draw, dtype):
     """A router computes in at least float32, products too, and gives its weights in it.
 
     Two experts whose logits differ by less than half precision can hold would be confused. Widen x
-    and weight before the product.
+    and weight before the product. float64 stays what it is: the given widen(x), where .float() would take digits away.
     """
     router = _router(impl, draw, 16, 6, 2, bias=True, score="sigmoid").to(dtype)
     weights, ids = router(draw(40, 16, scale=2.0).to(dtype))
@@ -169,10 +169,12 @@ def test_router_refuses(impl, draw):
     def refused(name, *sizes, **options):
         return raises(ValueError, lambda: impl.Router(*sizes, **options), names=name)
 
-    return {"d_model": refused("d_model", 0, 4, 2), "experts": refused("experts", 6, 0, 1),
-            "per_token 0": refused("per_token", 6, 4, 0), "per_token 5": refused("per_token", 6, 4, 5),
-            "score": refused("score", 6, 4, 2, score="relu"), "scale": refused("scale", 6, 4, 2, scale=0),
-            "x": raises(ValueError, lambda: impl.Router(6, 4, 2)(draw(3, 5)), names="x")}
+    (d, n, k), below = _sizes(draw), -int(draw.ints(9))
+    return {f"d_model {below}": refused("d_model", below, 4, 2), f"experts {below}": refused("experts", 6, below, 1),
+            f"per_token {below}": refused("per_token", 6, 4, below),
+            f"per_token {n + 1} of {n}": refused("per_token", d, n, n + 1),
+            "score": refused("score", d, n, k, score="relu"), f"scale {below}": refused("scale", d, n, k, scale=below),
+            f"x of {d - 1} for {d}": raises(ValueError, lambda: impl.Router(d, n, k)(draw(3, d - 1)), names="x")}
 
 
 @points(2)
@@ -199,9 +201,9 @@ def test_router_scores_that_vanish(impl, draw):
 
     0 / 0 is NaN. Add something tiny to the sum, such as 1e-20.
     """
-    said = {}
+    said, (_, experts, k) = {}, _sizes(draw)
     for name, size in (("small", -400.0), ("large", 400.0)):
-        router = impl.Router(1, 4, 2, score="sigmoid").to(draw.device)
+        router = impl.Router(1, experts, k, score="sigmoid").to(draw.device)
         with torch.no_grad():
             router.weight.fill_(size)
         said[name] = router(torch.ones(2, 1, device=draw.device))[0]
@@ -238,7 +240,8 @@ def test_moe_state(impl, draw):
     nn.ModuleList numbers the experts, SwiGLUs of width d_ff. shared is one SwiGLU of width
     shared · d_ff.
     """
-    return {f"shared={shared}": _shapes(impl.MoE(6, 5, 3, 2, shared=shared)) for shared in (0, 2)}
+    d, experts, k = _sizes(draw)
+    return {f"shared={shared}": _shapes(impl.MoE(d, 5, experts, k, shared=shared)) for shared in (0, 2)}
 
 
 @points(2)
@@ -275,15 +278,26 @@ def test_moe_uneven_loads(impl, draw):
 
 
 @points(2)
-@dtypes("bfloat16", "float16", "float32")
+@dtypes("bfloat16", "float16", "float32", "float64")
 def test_moe_dtype(impl, draw, dtype):
-    """y has the dtype of x, though the weights are wider, and its numbers are finite.
+    """y has the dtype of x, though the weights are wider, and is summed in at least float32.
 
-    Sum in at least float32 and cast once, at the end. (Too many roundings lie behind y in half
-    precision to ask for its digits.)
+    Leave the weights wide, widen what the experts said, and cast the sum, once. Here one expert says the opposite of
+    the other, so what is left is the difference of two weights near 0.5: rounded before, they are the same.
+    (Too many roundings lie behind other y in half precision to ask for their digits.)
     """
-    y = draw.fill(impl.MoE(8, 6, 5, 2, shared=1)).to(dtype)(draw(9, 8).to(dtype))
-    return [str(y.dtype), list(y.shape), bool(y.isfinite().all())]
+    n = 5 + int(draw.ints(9))
+    y = draw.fill(impl.MoE(8, 6, 5, 2, shared=1)).to(dtype)(draw(n, 8).to(dtype))
+    moe, x = draw.fill(impl.MoE(16, 6, 2, 2)), draw(n, 16).to(dtype)
+    with torch.no_grad():
+        for mine, other in zip(moe.experts[1].parameters(), moe.experts[0].parameters()):
+            mine.copy_(other)
+        moe.experts[1].down.weight.neg_()
+        moe.router.weight.div_(100)
+        moe.to(dtype)
+        said, left = moe.experts[0](x).to(torch.float64), moe(x).to(torch.float64)
+    return {"y": [str(y.dtype), list(y.shape), bool(y.isfinite().all())],
+            "of the first expert is left": ((said * left).sum(-1) / said.square().sum(-1)).to(dtype)}
 
 
 @points(2)
@@ -311,7 +325,7 @@ def test_moe_without_a_loop(impl, draw):
             with Operations() as operation:
                 moe(x[:tokens])
             operations.append(operation.count)
-    return operations[1] <= operations[0] + 8
+    return {"as many operations": operations[1] <= operations[0] + 8, "y": moe(x[:3]).detach()}
 
 
 @points(3)
@@ -323,7 +337,7 @@ def test_moe_same_work(impl, draw):
     the price of a model experts / per_token times as large. (Counted are the products of matrices.)
     """
     x, said = draw(30, 16), {}
-    for experts in (3, 12):
+    for experts in (3, 12 + int(draw.ints(9))):
         moe = draw.fill(impl.MoE(16, 24, experts, 2))
         with torch.no_grad(), Operations() as operations:
             moe(x)
@@ -428,7 +442,11 @@ def test_update_bias_refuses(impl, draw):
 
     Ask whether router.bias is None before anything else.
     """
-    return raises(ValueError, lambda: impl.update_bias(impl.Router(6, 4, 2), draw.ints(4, 3, 2)), names="router")
+    d, experts, k = _sizes(draw)
+    router, other = impl.Router(d, experts, k), impl.Router(d, experts, k, bias=True).to(draw.device)
+    impl.update_bias(other, draw.ints(experts, 3, k))
+    return {"without": raises(ValueError, lambda: impl.update_bias(router, draw.ints(experts, 3, k)), names="router"),
+            "with": other.bias}
 
 
 @points(2)
@@ -493,9 +511,9 @@ def test_with_experts_layers(impl, draw):
 
     Real models keep the first layers dense.
     """
-    model = _model(impl, draw, {}, layers=4)
+    model, layers = _model(impl, draw, {}, layers=6), draw(6).argsort()[:3].tolist()
     kept = [block.feed_forward for block in model.blocks]
-    impl.with_experts(model, 3, 1, d_ff=5, layers=[3, 1])
+    impl.with_experts(model, 3, 1, d_ff=5, layers=layers)
     return [block.feed_forward is old for block, old in zip(model.blocks, kept)]
 
 
@@ -549,10 +567,14 @@ def test_with_experts_refuses(impl, draw):
     def refused(name, *sizes, **options):
         return raises(ValueError, lambda: impl.with_experts(model, *sizes, **options), names=name)
 
-    said = {"has experts": refused("layers", 4, 2, d_ff=5), "layer 3": refused("layers", 4, 2, d_ff=5, layers=[0, 3]),
-            "layer -1": refused("layers", 4, 2, layers=[-1]), "per_token": refused("per_token", 4, 5, layers=[0]),
-            "d_ff": refused("d_ff", 4, 2, d_ff=0, layers=[0]), "shared": refused("shared", 4, 2, shared=1, layers=[0]),
-            "shared -1": refused("shared", 4, 2, d_ff=5, shared=-1, layers=[0])}
+    n = 1 + int(draw.ints(9))
+    said = {"has experts": refused("layers", 4, 2, d_ff=5),
+            f"layer {2 + n} of 3": refused("layers", 4, 2, d_ff=5, layers=[0, 2 + n]),
+            f"layer {-n}": refused("layers", 4, 2, layers=[-n]),
+            f"per_token {4 + n} of 4": refused("per_token", 4, 4 + n, layers=[0]),
+            f"d_ff {1 - n}": refused("d_ff", 4, 2, d_ff=1 - n, layers=[0]),
+            f"shared {n}": refused("shared", 4, 2, shared=n, layers=[0]),
+            f"shared {-n}": refused("shared", 4, 2, d_ff=5, shared=-n, layers=[0])}
     return said | {"as it was": before == [id(block.feed_forward) for block in model.blocks]}
 
 
@@ -561,8 +583,8 @@ def test_with_experts_where(impl, draw):
 
     Look at a parameter of the old feed-forward, and at its `training`.
     """
-    said = {}
-    for d_ff in (None, 5):
+    said, wide = {}, 3 + int(draw.ints(9))
+    for d_ff in (None, wide):
         model = _model(impl, draw, {}).to(torch.bfloat16)
         impl.with_experts(model, 3, 2, d_ff=d_ff)
         said[f"dtypes, d_ff={d_ff}"] = sorted({str(p.dtype) for p in model.parameters()})
@@ -584,9 +606,11 @@ def test_count_active(impl, draw):
     mixtral = impl.ModelConfig(vocab_size=32_000, d_model=4096, layers=32, heads=32, kv_heads=8, d_ff=14_336,
                                max_seq_len=32_768)
     small, five, gpt2 = _config(impl, {}), _config(impl, {}, layers=5), _config(impl, GPT2)
+    _, experts, k = _sizes(draw)
     return {"Mixtral 8x7B": impl.count_active(mixtral, 8, 2, 14_336),
-            "shared, two layers": impl.count_active(five, 9, 3, 7, shared=2, layers=[1, 4]),
-            "upcycled MLP": impl.count_active(gpt2, 4, 2), "upcycled SwiGLU": impl.count_active(small, 4, 1),
+            "shared, two layers": impl.count_active(five, experts, k, 7, shared=2, layers=[1, 4]),
+            "upcycled MLP": impl.count_active(gpt2, experts, k),
+            "upcycled SwiGLU": impl.count_active(small, experts, 1),
             "per_token": raises(ValueError, lambda: impl.count_active(small, 4, 5, 7), names="per_token"),
             "layers": raises(ValueError, lambda: impl.count_active(small, 4, 2, 7, layers=[2]), names="layers")}
 

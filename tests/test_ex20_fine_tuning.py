@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import torch
 from safetensors.torch import load_file, save_file
 
-from grader import accepts, dtypes, points, raises, shape
+from grader import accepts, dtypes, points, raises, shape, tolerance
 
 LIBRARY = {"peft.get_peft_model", "peft.PeftModel"}
 TEMPLATES = {"transformers.AutoTokenizer", "transformers.PreTrainedTokenizerFast",
@@ -18,10 +18,19 @@ FORBIDDEN = {"add_lora": LIBRARY, "save_lora": LIBRARY,
              "render_chat": TEMPLATES, "encode_chat": TEMPLATES}
 
 SIZES = {"vocab_size": 11, "d_model": 8, "layers": 2, "heads": 2, "kv_heads": 1, "d_ff": 12, "max_seq_len": 32}
-CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi <you>"},
-        {"role": "assistant", "content": " Hello"}, {"role": "user", "content": "Bye"}]
 # What adapter_config.json must say so that PEFT reads it, and what else PEFT writes there.
 SAID = ("peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "bias")
+
+
+def _chat(draw):
+    """A system's words, a user's with a tag in them, an assistant's that begin with a space, a user's."""
+    return [{"role": "system", "content": draw.text(9)}, {"role": "user", "content": f"{draw.text(5)} <you>"},
+            {"role": "assistant", "content": f" {draw.text(7)}"}, {"role": "user", "content": draw.text(3)}]
+
+
+def _size(draw, low, high):
+    """A size from the seed, low … high."""
+    return low + int(draw.ints(high - low + 1))
 
 
 def _layer(impl, draw, *sizes, rank=3, alpha=5.0, bias=False, dropout=0.0):
@@ -51,10 +60,10 @@ def _folder():
         yield Path(folder) / "adapter"
 
 
-def _write(folder, tensors, **changes):
+def _write(folder, tensors, dtype=torch.float32, **changes):
     """An adapter folder as PEFT writes one, for q_proj of both layers where nothing is changed."""
     folder.mkdir(exist_ok=True)
-    save_file({name: tensor.cpu().float() for name, tensor in tensors.items()}, folder / "adapter_model.safetensors")
+    save_file({name: tensor.cpu().to(dtype) for name, tensor in tensors.items()}, folder / "adapter_model.safetensors")
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 2, "lora_alpha": 3, "lora_dropout": 0.0,
               "bias": "none",
               "target_modules": ["q_proj"], "use_dora": False, "rank_pattern": {}, "revision": None, **changes}
@@ -99,16 +108,27 @@ def test_layer_starts_as_base(impl, draw):
     """A new LoRALinear gives what its base gives: B is zero, and A is not.
 
     With both zero no gradient would ever reach either; with neither zero the model would be another
-    one before it has learnt anything. A is uniform in ±1/√in_features.
+    one before it has learnt anything.
     """
-    base = draw.fill(impl.Linear(200, 150, bias=True))
-    layer, x = impl.LoRALinear(base, 40, 16.0), draw(2, 3, 200)
-    bound = 200**-0.5
-    a = layer.lora_a.detach()
-    return {"output": layer(x), "A": shape(a), "B": layer.lora_b.detach(),
-            "A is inside of the bounds": bool((a.abs() <= bound * 1.0001).all()),
-            "A comes near them": bool((a.min() < -0.97 * bound) & (a.max() > 0.97 * bound)),
-            "A is spread evenly": bool(0.9 < a.std() / (bound / 3**0.5) < 1.1)}
+    base = draw.fill(impl.Linear(20, 15, bias=True))
+    layer, x = impl.LoRALinear(base, 4, 16.0), draw(2, 3, 20)
+    return {"output": layer(x), "A": shape(layer.lora_a), "B": layer.lora_b.detach(),
+            "A is not zero": bool(layer.lora_a.any())}
+
+
+@tolerance(0.06)
+def test_layer_start_of_a(impl, draw):
+    """A starts uniform in ±1/√in_features, whatever the rank is.
+
+    What A gives then is about as large as one number of x, for layers of any width: not so with a σ of 0.01, 0.02 or 1.
+    uniform_(−bound, bound). (The answers are the spread and the largest of some thousand numbers, in bounds: 0.58 and
+    1. They are random, hence 6 %.)
+    """
+    said = {}
+    for rank, in_features in ((40, 1000), (10, 4000 + _size(draw, 0, 99))):
+        a = impl.LoRALinear(impl.Linear(in_features, 3), rank, 16.0).lora_a.detach() * in_features**0.5
+        said[f"rank {rank}, in_features {in_features}"] = {"spread": float(a.std()), "largest": float(a.abs().max())}
+    return said
 
 
 @points(2)
@@ -131,13 +151,14 @@ def test_layer_trains_its_factors_alone(impl, draw):
     x = draw(2, 3, 6).requires_grad_()
     (layer(x) * draw(2, 3, 4)).sum().backward()
     return {"trains": _trains(layer), "A": layer.lora_a.grad, "B": layer.lora_b.grad, "x": x.grad,
-            "base": layer.base.weight.grad is None, "names": sorted(layer.state_dict())}
+            "base": layer.base.weight.grad is None, "names": sorted(name for name, _ in layer.named_parameters())}
 
 
 def test_layer_dropout(impl, draw):
-    """Dropout falls on what goes into A, while training, and base sees x whole.
+    """Dropout falls on what goes into A, while training, each row its own, and base sees x whole.
 
-    With all ones for x and base, what base adds is the same for every row, whatever is dropped.
+    With all ones for x and base, what base adds is the same for every row, whatever is dropped. Chapter 08's Dropout,
+    given all of x, draws for every number.
     """
     layer = impl.LoRALinear(draw.fill(impl.Linear(40, 3)), 2, 2.0, 0.5).to(draw.device)
     x = torch.ones(64, 40, device=draw.device, dtype=draw.float)
@@ -148,7 +169,8 @@ def test_layer_dropout(impl, draw):
         layer.lora_b.fill_(1.0)
         added = layer(x) - before
         kinds = len({round(number, 3) for number in added[:, 0].tolist()})
-        return {"base alone": before, "kinds of rows, 6 for more than 5": min(kinds, 6),
+        return {"base alone": before, "anything is dropped": bool((added < 79).any()),
+                "kinds of rows, 6 for more than 5": min(kinds, 6),
                 "each is a count of what is left, twice": bool((added / 2 - (added / 2).round()).abs().max() < 1e-3),
                 "in eval mode": layer.eval()(x) - before}
 
@@ -175,9 +197,9 @@ def test_layer_refused(impl, draw):
 
     And before base has been frozen.
     """
-    base = impl.Linear(3, 2)
-    return {"rank": raises(ValueError, lambda: impl.LoRALinear(base, 0, 1.0), names="rank"),
-            "alpha": raises(ValueError, lambda: impl.LoRALinear(base, 1, 0), names="alpha"),
+    base, below = impl.Linear(3, 2), -_size(draw, 0, 9)
+    return {f"rank {below}": raises(ValueError, lambda: impl.LoRALinear(base, below, 1.0), names="rank"),
+            f"alpha {below}": raises(ValueError, lambda: impl.LoRALinear(base, 1, below), names="alpha"),
             "NaN": raises(ValueError, lambda: impl.LoRALinear(base, 1, float("nan")), names="alpha"),
             "dropout": [raises(ValueError, lambda: impl.LoRALinear(base, 1, 1, p), names="dropout")
                         for p in (1.0, -0.1)],
@@ -189,14 +211,20 @@ def test_merge(impl, draw):
     """merge puts change(), (alpha / rank) · B A, into base's weight; the output stays; nothing is added twice.
 
     In place, and without a gradient. Remember that it is merged: forward then gives base alone, and a
-    second merge does nothing.
+    second merge does nothing. A weight in half precision is added to in the dtype of A, and the sum rounded, once.
     """
     layer, x = _layer(impl, draw, 6, 4), draw(2, 6)
     before, start = layer(x).detach(), layer.base.weight
     layer.merge()
     merged = {"weight": layer.base.weight.detach().clone(), "output": layer(x).detach(), "flag": layer.merged}
     layer.merge()
+    half = _layer(impl, draw, 24, 24, rank=16)
+    half.base.to(torch.bfloat16)
+    with torch.no_grad():
+        once = (half.base.weight + half.change()).to(torch.bfloat16)
+    half.merge()
     return {"change": layer.change(), "before": before, "merged": merged, "twice": layer(x).detach(),
+            "bfloat16, rounded once": torch.equal(half.base.weight, once),
             "the same parameter": layer.base.weight is start, "needs no gradient": not layer.base.weight.requires_grad}
 
 
@@ -250,16 +278,19 @@ def test_add_lora_starts_as_the_model(impl, draw):
 def test_add_lora_refused(impl, draw):
     """A target that matches no Linear is named, and then nothing is changed; nor is it for a bad rank.
 
-    Look at all arguments, make all layers, and only then put them in. A norm is no Linear.
+    Look at all arguments, make all layers, and only then put them in. A norm is no Linear, and proj no last part of
+    q_proj: matches, which is given, looks for whole parts.
     """
-    model = _model(impl, draw)
-    said = {"unknown": _said(lambda: impl.add_lora(model, ["q_proj", "query", "norm1"], 2, 2), "targets", "query",
-                             "norm1"),
-            "no targets": raises(ValueError, lambda: impl.add_lora(model, [], 2, 2), names="targets"),
-            "part of a word": raises(ValueError, lambda: impl.add_lora(model, ["proj"], 2, 2), names="targets"),
-            "rank": raises(ValueError, lambda: impl.add_lora(model, ["q_proj"], 0, 2), names="rank"),
-            "nothing changed": len(impl.lora_layers(model)), "all trains": len(_trains(model))}
-    impl.add_lora(model, ["q_proj"], 2, 2)
+    below = -_size(draw, 0, 9)
+    cases = {"unknown": (["q_proj", "query", "norm1"], 2, ("targets", "query", "norm1")),
+             "no targets": ([], 2, ("targets",)), "part of a word": (["proj"], 2, ("targets",)),
+             f"rank {below}": (["q_proj"], below, ("rank",))}
+    said = {}
+    for case, (targets, rank, names) in cases.items():
+        model = _model(impl, draw)
+        said[case] = {"refused": _said(lambda: impl.add_lora(model, targets, rank, 2), *names),
+                      "wrapped": len(impl.lora_layers(model)), "trains": len(_trains(model))}
+    impl.add_lora(model := _model(impl, draw), ["q_proj"], 2, 2)
     return said | {"twice": raises(ValueError, lambda: impl.add_lora(model, ["k_proj"], 2, 2), names="model"),
                    "wrapped": len(impl.lora_layers(model))}
 
@@ -285,10 +316,10 @@ def test_save_lora_config(impl, draw):
 
     Only one of two q_proj wrapped: then "q_proj" would say too much, and whole names are due.
     """
-    said = {}
+    said, rank = {}, _size(draw, 3, 9)
     for case, targets in {"ends": ["q_proj", "gate"], "one": ["blocks.1.attention.q_proj"]}.items():
         with _folder() as folder:
-            impl.save_lora(_adapted(impl, draw, targets, rank=3, alpha=4.5, dropout=0.1), folder)
+            impl.save_lora(_adapted(impl, draw, targets, rank=rank, alpha=rank * 1.5, dropout=0.1), folder)
             config = json.loads((folder / "adapter_config.json").read_text())
         said[case] = {key: str(config.get(key)) for key in SAID} | {"targets": sorted(config["target_modules"])}
     return said
@@ -314,7 +345,8 @@ def test_save_lora_refused(impl, draw):
 def test_load_lora(impl, draw):
     """load_lora wraps the Linears that target_modules match by Hugging Face's names, and fills them in.
 
-    gate_proj is our gate, mlp.up_proj our feed_forward.up. r and lora_alpha are those of the file.
+    gate_proj is our gate, mlp.up_proj our feed_forward.up. r and lora_alpha are those of the file. Its dtype is not:
+    A and B stay at least float32, and are filled in place.
     """
     said, ids = {}, draw.ints(11, 2, 5)
     for case, part, sizes, targets in (("q_proj", "self_attn.q_proj", (8, 8), ["q_proj"]),
@@ -330,7 +362,11 @@ def test_load_lora(impl, draw):
         said[case] = {"same model": same, "wrapped": sorted(layers), "trains": _trains(model),
                       "logits": model.eval()(ids),
                       "dropout": sorted({layer.dropout.p for layer in layers.values()})}
-    return said
+    model, tensors = _model(impl, draw), {name: x.to(torch.bfloat16) for name, x in _tensors(draw).items()}
+    with _folder() as folder:
+        impl.load_lora(model, _write(folder, tensors, torch.bfloat16))
+    return said | {"from bfloat16": [p.detach() for layer in impl.lora_layers(model).values()
+                                     for p in (layer.lora_a, layer.lora_b)]}
 
 
 @points(2)
@@ -357,11 +393,12 @@ def test_load_lora_names_all_that_is_wrong(impl, draw):
     lost, bent, *_ = tensors
     del tensors[lost]
     tensors[bent] = draw(8, 3)
-    tensors["base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight"] = draw(2, 8)
+    foreign = f"layers.{_size(draw, 2, 50)}"
+    tensors[f"base_model.model.model.{foreign}.self_attn.q_proj.lora_A.weight"] = draw(2, 8)
     model = _model(impl, draw)
     with _folder() as folder:
         _write(folder, tensors, target_modules=["q_proj", "c_attn", "norm1"])
-        said = _said(lambda: impl.load_lora(model, folder), lost, bent, "(8, 3)", "(8, 2)", "layers.7", "c_attn",
+        said = _said(lambda: impl.load_lora(model, folder), lost, bent, "(8, 3)", "(8, 2)", foreign, "c_attn",
                      "norm1", folder.name)
     return {"said": said, "wrapped": len(impl.lora_layers(model)), "all trains": len(_trains(model))}
 
@@ -371,10 +408,10 @@ def test_load_lora_refuses_other_methods(impl, draw):
 
     config_problems lists them. DoRA, rsLoRA or ranks of their own would give other numbers in silence.
     """
-    model, tensors, said = _model(impl, draw), _tensors(draw), {}
+    model, tensors, said, new = _model(impl, draw), _tensors(draw), {}, f"something_new_{_size(draw, 1, 99)}"
     for key, value in {"use_dora": True, "use_rslora": True, "rank_pattern": {"q_proj": 4}, "peft_type": "IA3",
                        "bias": "all",
-                       "target_modules": ".*q_proj", "r": 0, "something_new": 1}.items():
+                       "target_modules": ".*q_proj", "r": 0, new: 1}.items():
         with _folder() as folder:
             _write(folder, tensors, **{key: value})
             said[key] = _said(lambda: impl.load_lora(model, folder), key, folder.name)
@@ -394,8 +431,9 @@ def test_load_lora_reads_safetensors_alone(impl, draw):
         _write(folder, _tensors(draw))
         file = folder / "adapter_model.safetensors"
         whole = file.read_bytes()
-        file.write_bytes(whole[:-5])
-        said["cut"] = _said(lambda: impl.load_lora(model, folder), file.name)
+        left = _size(draw, 9, len(whole) - 1)
+        file.write_bytes(whole[:left])
+        said[f"cut at {left}"] = _said(lambda: impl.load_lora(model, folder), file.name)
         file.rename(folder / "adapter_model.bin")
         said["a pickle"] = _said(lambda: impl.load_lora(model, folder), file.name)
         (folder / "adapter_config.json").write_text("{")
@@ -412,9 +450,10 @@ def test_render_chat(impl, draw):
 
     Hand the template messages and add_generation_prompt by these names. Nothing is escaped: < stays <.
     """
-    return {"as it is": impl.render_chat(CHAT, impl.CHATML),
-            "to be continued": impl.render_chat(CHAT, impl.CHATML, True),
-            "one": impl.render_chat(CHAT[1:2], impl.CHATML, add_generation_prompt=False)}
+    chat = _chat(draw)
+    return {"as it is": impl.render_chat(chat, impl.CHATML),
+            "to be continued": impl.render_chat(chat, impl.CHATML, True),
+            "one": impl.render_chat(chat[1:2], impl.CHATML, add_generation_prompt=False)}
 
 
 @points(2)
@@ -425,7 +464,7 @@ def test_render_chat_white_space(impl, draw):
     """
     template = ("{% for m in messages %}\n    {% if m.role == 'user' %}\n"
                 "  U: {{ m.content }}\n    {% endif %}\n{% endfor %}\nend\n")
-    return {"text": impl.render_chat(CHAT, template)}
+    return {"text": impl.render_chat(_chat(draw), template)}
 
 
 def test_render_chat_variables(impl, draw):
@@ -434,9 +473,9 @@ def test_render_chat_variables(impl, draw):
     bos_token is one such: the template writes it, nobody else.
     """
     template = "{{ bos_token }}{{ tools is none }} {{ documents is none }} {{ tools | tojson if tools }} {{ nothing }}"
-    tools = [{"name": "é<f>", "n": [1, None, True, 0.5]}]
-    return {"given": impl.render_chat(CHAT, template, bos_token="<s>", tools=tools),
-            "not given": impl.render_chat(CHAT, template, bos_token="<s>")}
+    tools, chat = [{"name": f"é<{draw.text(9)}>", "n": [1, None, True, 0.5]}], _chat(draw)
+    return {"given": impl.render_chat(chat, template, bos_token="<s>", tools=tools),
+            "not given": impl.render_chat(chat, template, bos_token="<s>")}
 
 
 def test_render_chat_tools(impl, draw):
@@ -447,23 +486,35 @@ def test_render_chat_tools(impl, draw):
     template = ("{% for m in messages %}{% if loop.index0 == 2 %}{% break %}{% endif %}{{ m | tojson }}{% endfor %}"
                 "{% generation %}{{ messages[2].content }}{% endgeneration %}{{ strftime_now('%%') }}"
                 "{% set ns = namespace(n=1) %}{% set ns.n = ns.n + 1 %}{{ ns.n }}")
-    return {"text": impl.render_chat(CHAT, template), "refused": _said(
-        lambda: impl.render_chat(CHAT, "{{ raise_exception('Roles must alternate') }}"), "template",
+    chat = _chat(draw)
+    return {"text": impl.render_chat(chat, template), "refused": _said(
+        lambda: impl.render_chat(chat, "{{ raise_exception('Roles must alternate') }}"), "template",
         "Roles must alternate")}
+
+
+class _Loud(str):
+    """A text that can do more than others."""
+
+    def shout(self):
+        return self.upper()
 
 
 @points(2)
 def test_render_chat_sandbox(impl, draw):
     """A template reaches neither Python's insides nor the messages: it is refused, and they stay.
 
-    ImmutableSandboxedEnvironment does both. Whatever a template raises becomes a ValueError that names it.
+    ImmutableSandboxedEnvironment does both. Whatever a template raises becomes a ValueError that names it. And what it
+    gets is a copy by way of JSON: a text whose class has a method of its own comes as a text.
     """
-    messages, said = [dict(message) for message in CHAT], {}
+    messages, said = _chat(draw), {}
+    before = [dict(message) for message in messages]
+    messages[1]["content"] = _Loud(messages[1]["content"])
     for case, template in {"insides": "{{ ''.__class__.__mro__ }}", "globals": "{{ raise_exception.__globals__.os }}",
                            "append": "{{ messages.append(1) }}", "update": "{{ messages[0].update(role='x') }}",
-                           "no jinja2": "{% for %}", "type error": "{{ messages + 1 }}"}.items():
+                           "no jinja2": "{% for %}", "type error": "{{ messages + 1 }}",
+                           "a method": "{{ messages[1].content.shout() }}"}.items():
         said[case] = raises(ValueError, lambda: impl.render_chat(messages, template), names="template")
-    return said | {"messages": str(messages == CHAT)}
+    return said | {"messages": str(messages == before), "written": impl.render_chat(messages, impl.CHATML)}
 
 
 def test_render_chat_refused(impl, draw):
@@ -471,11 +522,12 @@ def test_render_chat_refused(impl, draw):
 
     A template would write nothing for a role that is missing, in silence.
     """
+    chat = _chat(draw)
     return {"none": raises(ValueError, lambda: impl.render_chat([], impl.CHATML), names="messages"),
             "no role": raises(ValueError, lambda: impl.render_chat([{"content": "Hi"}], "{{ messages[0].role }}"),
                               names="messages"),
-            "an object": raises(ValueError, lambda: impl.render_chat(CHAT, "{{ x }}", x=object()), names="variables"),
-            "JSON": accepts(lambda: impl.render_chat(CHAT, "{{ x }}", x=[1, {"a": None}]))}
+            "an object": raises(ValueError, lambda: impl.render_chat(chat, "{{ x }}", x=object()), names="variables"),
+            "JSON": impl.render_chat(chat, "{{ x }}", x=[_size(draw, 1, 999), {"a": None}])}
 
 
 @points(2)
@@ -486,11 +538,13 @@ def test_assistant_mask(impl, draw):
     a turn is part of it.
     """
     header, end = [7, 8], 9
-    text = [7, 1, 5, 9, 7, 8, 5, 6, 9, 2, 7, 1, 4, 9, 7, 8, 3, 9]
-    return {"two turns": impl.assistant_mask(text, header, end), "no end": impl.assistant_mask(text[:8], header, end),
-            "an empty turn": impl.assistant_mask([7, 8, 9, 5], header, end),
-            "a header inside": impl.assistant_mask([7, 8, 1, 7, 8, 2, 9, 4], header, end),
-            "header of one": impl.assistant_mask([1, 7, 7, 9, 7, 9], [7], end)}
+    asked, said, more = (draw.ints(7, _size(draw, 1, 5)).tolist() for _ in range(3))
+    text = [7, 1, *asked, 9, 7, 8, *said, 9, 2, 7, 1, 4, 9, 7, 8, *more, 9]
+    no_end = text[:len(asked) + 5 + len(said)]
+    return {"two turns": impl.assistant_mask(text, header, end), "no end": impl.assistant_mask(no_end, header, end),
+            "an empty turn": impl.assistant_mask([7, 8, 9, *asked], header, end),
+            "a header inside": impl.assistant_mask([7, 8, *said, 7, 8, *more, 9, 4], header, end),
+            "header of one": impl.assistant_mask([1, 7, 7, *said, 9, 7, 9], [7], end)}
 
 
 def test_assistant_mask_refused(impl, draw):
@@ -501,7 +555,8 @@ def test_assistant_mask_refused(impl, draw):
     ids = draw.ints(5, 20).tolist()
     return {"nowhere": raises(ValueError, lambda: impl.assistant_mask(ids, [7, 8], 9), names="header"),
             "empty": raises(ValueError, lambda: impl.assistant_mask(ids, [], 9), names="header"),
-            "half": raises(ValueError, lambda: impl.assistant_mask([1, 7], [7, 8], 9), names="header")}
+            "half": raises(ValueError, lambda: impl.assistant_mask([1, 7], [7, 8], 9), names="header"),
+            "there": impl.assistant_mask([*ids, 7, 8, *ids[:_size(draw, 1, 9)]], [7, 8], 9)}
 
 
 @points(2)
@@ -511,9 +566,10 @@ def test_encode_chat(impl, draw):
     The template writes the token that begins all texts; add nothing before or after.
     """
     begin, header, end = "{{ bos_token }}", "<|im_start|>assistant\n", "<|im_end|>"
-    ids, learn = impl.encode_chat(_Letters(), CHAT, begin + impl.CHATML, header, end, bos_token="<s>")
+    chat = _chat(draw)
+    ids, learn = impl.encode_chat(_Letters(), chat, begin + impl.CHATML, header, end, bos_token="<s>")
     return {"ids": ids, "learn": learn, "end": raises(
-        ValueError, lambda: impl.encode_chat(_Letters(), CHAT, impl.CHATML, header, "the end"), names="end")}
+        ValueError, lambda: impl.encode_chat(_Letters(), chat, impl.CHATML, header, "the end"), names="end")}
 
 
 # -- packing and the loss
@@ -527,11 +583,12 @@ def test_pack(impl, draw):
     """pack puts each example into the first row with room, behind what is there, and fills up with pad.
 
     positions restart at 0 with every example and with the padding; nothing is learnt of an example's
-    first token, nor of padding.
+    first token, nor of padding. The examples themselves stay as they are: they may be packed again.
     """
     examples = [(ids, [True] * len(ids)) for ids, _ in _examples(draw, 4, 5, 3, 1, 8, 1)]
     packed = impl.pack(examples, 8, pad=7, device=draw.device)
-    return {"ids": packed.ids, "learn": packed.learn, "positions": packed.positions}
+    return {"ids": packed.ids, "learn": packed.learn, "positions": packed.positions,
+            "the examples, afterwards": [[len(ids), *learn] for ids, learn in examples]}
 
 
 @points(2)
@@ -540,7 +597,7 @@ def test_pack_mask(impl, draw):
 
     Compare every token's example with every other's. Its shape is (rows, 1, seq, seq), for all heads.
     """
-    return impl.pack(_examples(draw, 2, 3, 1, 6), 7, device=draw.device).mask
+    return impl.pack(_examples(draw, 2, 3, 1, 6, *(_size(draw, 1, 7) for _ in range(3))), 7, device=draw.device).mask
 
 
 @points(3)
@@ -560,12 +617,12 @@ def test_pack_refused(impl, draw):
 
     To cut a long example would cut its end token, the one that stops the model.
     """
-    fits = [([1, 2, 3], [True, False, True])]
+    fits, below = [([1, 2, 3], [True, False, True])], -_size(draw, 0, 9)
     return {"too long": raises(ValueError, lambda: impl.pack(fits, 2), names="examples"),
             "none": raises(ValueError, lambda: impl.pack([], 4), names="examples"),
             "empty": raises(ValueError, lambda: impl.pack([*fits, ([], [])], 4), names="examples"),
             "lengths": raises(ValueError, lambda: impl.pack([([1, 2], [True])], 4), names="examples"),
-            "seq_len": raises(ValueError, lambda: impl.pack(fits, 0), names="seq_len"),
+            f"seq_len {below}": raises(ValueError, lambda: impl.pack(fits, below), names="seq_len"),
             "just fits": accepts(lambda: impl.pack(fits, 3))}
 
 
@@ -595,4 +652,4 @@ def test_sft_loss_refused(impl, draw):
             "the first alone": raises(ValueError, lambda: impl.sft_loss(logits, ids, first), names="learn"),
             "one token": raises(ValueError, lambda: impl.sft_loss(logits[:, :1], ids[:, :1], ids[:, :1] > -1),
                                 names="learn"),
-            "others alone": [accepts(lambda: impl.sft_loss(logits, ids, learn)) for learn in (second, last)]}
+            "others alone": [impl.sft_loss(logits, ids, learn) for learn in (second, last)]}

@@ -35,6 +35,11 @@ def _rng(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def _size(draw, low, high):
+    """A whole number from low to high."""
+    return low + int(draw.ints(high - low + 1))
+
+
 def _mask(draw, *lengths):
     """True on the first so many tokens of each row."""
     places = torch.arange(max(lengths), device=draw.device)
@@ -72,8 +77,9 @@ def test_token_log_probs_refuses(impl, draw):
     A negative id would read from the end of the vocabulary. 0 and vocab − 1 are ids.
     """
     logits = draw(4, 6)
-    ids = {name: torch.tensor(row, device=draw.device)
-           for name, row in {"−1": [0, -1, 2, 3], "vocab": [0, 1, 6, 3], "the first": [9, 1, 2, 3]}.items()}
+    low, high = -_size(draw, 1, 9), _size(draw, 7, 99)
+    ids = {name: torch.tensor(row, device=draw.device) for name, row in {
+        f"{low}": [0, low, 2, 3], "vocab": [0, 1, 6, 3], f"{high}, the first": [high, 1, 2, 3]}.items()}
     said = {name: raises(ValueError, lambda: impl.token_log_probs(logits, row), names="ids")
             for name, row in ids.items()}
     none = raises(ValueError, lambda: impl.token_log_probs(logits[:0], ids["vocab"][:0]), names="ids")
@@ -111,16 +117,18 @@ def test_padding_does_not_count(impl, draw):
 # -- pairs
 
 @points(2)
-@dtypes("float32", "float16")
+@dtypes("float32", "float16", "bfloat16")
 def test_reward_loss(impl, draw, dtype):
     """reward_loss is the mean of −log σ(chosen − rejected), in at least float32.
 
     σ(chosen − rejected) is the probability that the first is preferred (Bradley–Terry). Rewards of
-    equal size cost log 2.
+    equal size cost log 2. Widen both before one is subtracted from the other: −100 − 0.3 is −100.5 in bfloat16.
     """
     pairs = 2 + draw.ints(4, 1).item()
     chosen, rejected = (draw(pairs, scale=2.0).to(dtype).requires_grad_() for _ in range(2))
+    far, near = -100 - draw.ints(20, 5) / 2, -draw.ints(64, 5) / 64     # half precision has both, not their difference
     return {"equal": impl.reward_loss(chosen, chosen).detach(),
+            "of unlike sizes": impl.reward_loss(far.to(dtype), near.to(dtype)),
             **_with_gradient(impl.reward_loss(chosen, rejected), chosen, rejected)}
 
 
@@ -155,7 +163,7 @@ def test_dpo_reference_is_still(impl, draw):
     """
     values = [draw(4).requires_grad_() for _ in range(4)]
     impl.dpo_loss(*values, 0.5)[0].backward()
-    return [value.grad is None for value in values]
+    return {"no gradient": [value.grad is None for value in values], "gradient": values[0].grad}
 
 
 def test_pairs_refuse(impl, draw):
@@ -163,9 +171,9 @@ def test_pairs_refuse(impl, draw):
 
     `not beta > 0` is true of NaN as well. The mean of nothing is NaN.
     """
-    values, nothing = [draw(3) for _ in range(4)], draw(3)[:0]
-    return {"beta": [raises(ValueError, lambda: impl.dpo_loss(*values, beta), names="beta")
-                     for beta in (0, -0.1, math.nan)],
+    values, nothing, below = [draw(3) for _ in range(4)], draw(3)[:0], -_size(draw, 1, 99) / 10
+    return {f"beta 0, {below}, NaN": [raises(ValueError, lambda: impl.dpo_loss(*values, beta), names="beta")
+                                      for beta in (0, below, math.nan)],
             "no pairs": [raises(ValueError, lambda: impl.reward_loss(nothing, nothing), names="chosen"),
                          raises(ValueError, lambda: impl.dpo_loss(*[nothing] * 4), names="chosen")],
             "fine": accepts(lambda: impl.dpo_loss(*values, 1))}
@@ -178,9 +186,12 @@ def test_pairs_refuse(impl, draw):
 def test_kl_estimates(impl, draw, dtype):
     """kl_estimates: −d, d² / 2 and e^d − 1 − d, where d is log π_ref − log π, in at least float32.
 
-    The samples come from π, so π_ref stands above: turned round, it is the other KL.
+    The samples come from π, so π_ref stands above: turned round, it is the other KL. Nothing is held within bounds:
+    where d is 5 or 30, k3 is e^5 − 6 or about 10¹³.
     """
-    return impl.kl_estimates(-draw(2, 5).abs().to(dtype), -draw(2, 5).abs().to(dtype))
+    far = torch.tensor([[-5.0, -30.0, 0.0]], dtype=draw.float, device=draw.device).to(dtype)
+    return {"near": impl.kl_estimates(-draw(2, 5).abs().to(dtype), -draw(2, 5).abs().to(dtype)),
+            "far": [x.flatten()[at] for x in impl.kl_estimates(far, 0 * far) for at in range(3)]}
 
 
 def test_k3_of_nearly_equal(impl, draw):
@@ -211,7 +222,19 @@ def test_equal_rewards_teach_nothing(impl, draw):
     Its std is 0. That is what eps is for.
     """
     rewards = torch.tensor([[1.0] * 4, [0.0] * 4, [0.0, 0.0, 0.0, 1.0]], dtype=draw.float, device=draw.device)
-    return impl.group_advantages(rewards)
+    return impl.group_advantages(rewards * _size(draw, 1, 9))
+
+
+def test_equal_rewards_are_exactly_0(impl, draw):
+    """Equal rewards have advantages of exactly 0, whatever their size is, divided or not.
+
+    In float32 the mean of seven times 0.1 is not 0.1, and what is left is divided by a std of almost nothing. Subtract
+    the group's first reward from all of them before: the mean of zeros is 0.
+    """
+    rewards = torch.cat([draw.uniform(5, 1) + 0.1, torch.full_like(draw.uniform(1, 1), 0.1)]).expand(6, 7)
+    found = {f"scale={scale}": impl.group_advantages(rewards, scale=scale) for scale in (True, False)}
+    apart = rewards + draw.ints(9, 6, 7) / 8
+    return {**{name: int(x.count_nonzero()) for name, x in found.items()}, "not equal": impl.group_advantages(apart)}
 
 
 def test_group_advantages_refuses(impl, draw):
@@ -221,7 +244,7 @@ def test_group_advantages_refuses(impl, draw):
     """
     return {"one": raises(ValueError, lambda: impl.group_advantages(draw(3, 1)), names="rewards"),
             "none": raises(ValueError, lambda: impl.group_advantages(draw(3, 2)[:, :0]), names="rewards"),
-            "two": accepts(lambda: impl.group_advantages(draw(1, 2)))}
+            "two": impl.group_advantages(draw(1, 2))}
 
 
 @points(3)
@@ -232,11 +255,12 @@ def test_grpo_loss(impl, draw, dtype):
     ρ = π / π_old = exp(log π − log π_old). The gradient is asked too: a clipped token has none. Subtract before the
     exponential: in float32 e^−105 is 0.
     """
-    now = -draw.ints(128, 4, 6) / 64                    # bfloat16 has all of these, and the old ones
-    now, old = now.to(dtype).requires_grad_(), (now + draw.ints(128, 4, 6) / 64 - 1).to(dtype)
+    now = -draw.ints(128, 4, 6) / 4096                  # bfloat16 has these and the old ones, not the difference
+    now, old = now.to(dtype).requires_grad_(), ((draw.ints(128, 4, 6) - 64) / 64).to(dtype)
     found = _with_gradient(impl.grpo_loss(now, old, draw(4).to(dtype), _mask(draw, 6, 2, 5, 1)), now)
     rare = -105 - draw.ints(16, 2, 3) / 2
-    rare, old = rare.to(dtype).requires_grad_(), (rare + draw.ints(3, 2, 3) / 2 - 0.5).to(dtype)
+    old = (rare + draw.ints(3, 2, 3) / 2 - 0.5).to(dtype)
+    rare = rare.to(dtype).requires_grad_()
     return {**found, "rare tokens": _with_gradient(
         impl.grpo_loss(rare, old, draw(2).to(dtype), _mask(draw, 3, 3)), rare)}
 
@@ -246,13 +270,19 @@ def test_clipping(impl, draw):
     """A ratio that has moved far enough in the direction that pays is held; one that moved back is not.
 
     With A > 0 only what is above 1 + clip_high is held, with A < 0 only what is below 1 − clip_low.
-    The smaller of ρ A and clip(ρ) A does both, if each is multiplied by A before they are compared.
+    The smaller of ρ A and clip(ρ) A does both, if each is multiplied by A before they are compared. Nothing else holds
+    ρ: with A < 0 it may be e^5 or e^25, which costs as much, and its logarithm is not clamped either.
     """
     now = torch.log(torch.tensor([[0.5, 0.85, 1.0, 1.15, 1.9]] * 2, dtype=draw.float, device=draw.device))
     now = now.clone().requires_grad_()
-    advantages = torch.tensor([2.0, -2.0], dtype=draw.float, device=draw.device)
+    advantages = torch.tensor([2.0, -2.0], dtype=draw.float, device=draw.device) * _size(draw, 1, 9)
     loss = impl.grpo_loss(now, torch.zeros_like(now), advantages, _mask(draw, 5, 5), clip_low=0.1, clip_high=0.3)
-    return _with_gradient(loss, now)
+    said = _with_gradient(loss, now)
+    for far in (5.0, 25.0):
+        leaf = torch.full_like(now[1:, :1], far).requires_grad_()
+        loss = impl.grpo_loss(leaf, torch.zeros_like(leaf), advantages[1:], _mask(draw, 1))
+        said[f"A < 0 and ρ = e^{far:g}"] = _with_gradient(loss, leaf)
+    return said
 
 
 @points(2)
@@ -278,8 +308,12 @@ def test_kl_penalty(impl, draw):
     now, old, ref = leaves
     loss = impl.grpo_loss(now, old, advantages, _mask(draw, 4, 2, 3), ref, beta=0.3)
     loss.backward()
-    return {"loss": loss, "gradient": now.grad,
-            "others have none": [x.grad is None for x in (old, ref, advantages)]}
+    said = {"loss": loss, "gradient": now.grad, "others have none": [x.grad is None for x in (old, ref, advantages)]}
+    for far in (5.0, 30.0):
+        leaf = torch.full_like(now[:1, :1], -far).requires_grad_()
+        loss = impl.grpo_loss(leaf, leaf.detach(), advantages[:1], _mask(draw, 1), torch.zeros_like(leaf), beta=0.3)
+        said[f"π_ref is e^{far:g} times π"] = _with_gradient(loss, leaf)
+    return said
 
 
 def test_grpo_padding_does_not_count(impl, draw):
@@ -308,8 +342,9 @@ def test_grpo_loss_refuses(impl, draw):
     nothing to learn from.
     """
     (now, old, ref), advantages, mask = _policy(draw, 2, 3), draw(2), _mask(draw, 3, 2)
-    bad = {"beta": [{"beta": -0.1}, {"beta": math.nan}], "clip_low": [{"clip_low": -0.2}],
-           "clip_high": [{"clip_high": -0.2}], "kind": [{"kind": "ppo"}],
+    below = -_size(draw, 1, 99) / 10
+    bad = {"beta": [{"beta": below}, {"beta": math.nan}], "clip_low": [{"clip_low": below}],
+           "clip_high": [{"clip_high": below}], "kind": [{"kind": "ppo"}],
            "max_length": [{"kind": "dr_grpo"}, {"kind": "dr_grpo", "max_length": 0}]}
     said = {name: [raises(ValueError, lambda: impl.grpo_loss(now, old, advantages, mask, ref, **how), names=name)
                    for how in hows] for name, hows in bad.items()}
@@ -317,8 +352,7 @@ def test_grpo_loss_refuses(impl, draw):
         ValueError, lambda: impl.grpo_loss(now, old, advantages, mask, beta=0.1), names="ref_log_probs")
     said["mask"] = raises(
         ValueError, lambda: impl.grpo_loss(now, old, advantages, mask & False, kind="dapo"), names="mask")
-    return {**said, "zeros": accepts(lambda: impl.grpo_loss(
-        now, old, advantages, mask, beta=0, clip_low=0, clip_high=0))}
+    return {**said, "zeros": impl.grpo_loss(now, old, advantages, mask, beta=0, clip_low=0, clip_high=0)}
 
 
 # -- answers of the model's own
@@ -349,7 +383,7 @@ def test_rollouts_refuse(impl, draw):
 
     Look before anything is drawn: rng must be where it was.
     """
-    model, rng = _model(impl, draw), _rng()
+    model, rng = _model(impl, draw), _rng(draw.seed)
     calls = {"prompts": [([], 2, 3, END), ([[1], []], 2, 3, END)], "n": [(PROMPTS, 0, 3, END)],
              "max_new_tokens": [(PROMPTS, 2, 0, END), (PROMPTS, 2, 14, END)],
              "end": [(PROMPTS, 2, 3, 10), (PROMPTS, 2, 3, -1)]}
@@ -366,11 +400,15 @@ def test_exact_reward(impl, draw):
     """
     answers = [[1, 2], [1, 2], [2, 1], [1, 2, 0], [], [7], [7], [1, 2]]
     finished = [True, False, True, True, True, True, False, True]
-    ids = torch.zeros(8, 3, dtype=torch.int64, device=draw.device)
+    more = draw.ints(3, 3, 12).tolist()                 # 12 answers more, which of 3, and whether they ended
+    answers += [[[1, 2], [7], []][kind] for kind in more[0]]
+    finished += [bool(done) for done in more[1]]
+    ids = torch.zeros(20, 3, dtype=torch.int64, device=draw.device)
     rolled = impl.Rollouts(ids, ids > 0, answers, finished)
     return {"two prompts": impl.exact_reward(rolled, [[1, 2], [7]]),
             "one prompt": impl.exact_reward(rolled, [[]]),
-            "four prompts": impl.exact_reward(rolled, [[1, 2], [2, 1], [], [7]])}
+            "four prompts": impl.exact_reward(rolled, [[1, 2], [7], [], [1, 2]]),
+            "ten prompts": impl.exact_reward(rolled, [[1, 2], [2, 1], [], [7], *[[1, 2], [7], []] * 2])}
 
 
 def test_exact_reward_refuses(impl, draw):
@@ -426,15 +464,17 @@ def test_step_with_reference(impl, draw):
 def test_grpo_step_refuses(impl, draw):
     """Bad settings of a step are ValueErrors that name the argument; weights and gradients stay as they were.
 
+    Also the gradients that were there before: zero_grad comes when nothing can be refused any more.
     updates below 1, max_norm not above 0, advantages that are not one per answer, beta without a ref_model.
     """
     model = _model(impl, draw)
     rolled = impl.rollouts(model, PROMPTS[:2], 2, 3, END, _rng())
     optimizer, advantages = Descent(model.parameters(), lr=0.5), draw(2, 2)
-    before = model.unembedding.weight.detach().clone()
+    before, grad = model.unembedding.weight.detach().clone(), draw(10, 8).clone()
+    model.unembedding.weight.grad = grad
     calls = {"updates": {"updates": 0}, "max_norm": {"max_norm": 0}, "advantages": {"advantages": draw(2, 3)},
              "ref_model": {"beta": 0.1}, "kind": {"kind": "ppo"}}
     said = {name: raises(ValueError, lambda: impl.grpo_step(
         model, optimizer, rolled, **{"advantages": advantages, **how}), names=name) for name, how in calls.items()}
     return {**said, "as they were": torch.equal(model.unembedding.weight, before),
-            "no gradient": model.unembedding.weight.grad is None}
+            "gradient": model.unembedding.weight.grad, "the same one": model.unembedding.weight.grad is grad}

@@ -1,6 +1,7 @@
 """An instructor's commands: handout, grade, merge, platform."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from grader.course import chapters
@@ -23,6 +24,9 @@ def add(commands, how: argparse.ArgumentParser) -> None:
     grade.add_argument("--shard", metavar="I/N",
                        help="only every N-th student, from the I-th on; merge puts the shards together")
     grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these, such as 0,3-5; all without")
+    grade.add_argument("--roster", type=Path, metavar="FILE",
+                       help="who is in the class: a CSV file with name, login, id, email, section")
+    grade.add_argument("--students", nargs="+", metavar="NAME", help="ask of these alone; all others stay as they are")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
     grade.add_argument("--resume", action="store_true", help="go on with the run in --out")
@@ -69,7 +73,12 @@ def _handout(options) -> int:
 
 def _grade(options) -> int:
     from grader.classroom.run import grade, regrade
-    return (regrade if options.regrade else grade).run(options)
+    try:
+        return (regrade if options.regrade else grade).run(options)
+    except KeyboardInterrupt:
+        print("\ngrader: interrupted. What was asked is kept"
+              + (f"; grade --resume --out {options.out} goes on." if options.out else "."), file=sys.stderr)
+        raise
 
 
 def _merge(options) -> int:

@@ -6,43 +6,51 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
-from grader.course import stubs
+from grader.course import chapters, stubs
 from grader.course.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter, needs, shown
 from grader.judge.verdict import Verdict, Word
 from grader.sandbox.reply import CodeLine
 from grader.sandbox.setting import Setting
 
 WIDTH = 88
-LINES = 20                  # a failure fits in so many
+LINES = 20                  # a failure fits in so many,
+FACTS = 5                   # with so many of its facts at most
 CUT = 4_000                 # characters of a text that are looked at before it is wrapped
 BAR = 12                    # cells of the board's bar
 
 
 def failure(verdict: Verdict, setting: Setting, folder: Path | None = None) -> str:
     """One verdict explained: rule, difference, likely mistake, hint, and how to repeat it."""
+    for facts in range(FACTS, 0, -1):       # the first differences say most: what is likely must not fall off
+        lines = _explained(verdict, setting, folder, facts)
+        if len(lines) <= LINES:
+            break
+    else:                       # the middle of a long story goes; how to repeat it stays
+        lines = [*lines[:LINES - 2], "          …", lines[-1]]
+    return "\n".join(lines)
+
+
+def _explained(verdict: Verdict, setting: Setting, folder: Path | None, facts: int) -> list[str]:
     check, parts = verdict.check, []
     if verdict.whole:
         title = f"{check.chapter} · the whole file · {verdict.word}"
     else:
         title = f"{check.chapter} · {check.name} · {verdict.word}"
         parts.append(("rule", check.rule, 3))
-    parts += [("" if i else verdict.word, fact, 4) for i, fact in enumerate(verdict.facts[:5])]
+    parts += [("" if i else verdict.word, fact, 4) for i, fact in enumerate(verdict.facts[:facts])]
     parts += [("" if i else "line", _line(frame), 3)
               for i, frame in enumerate(_telling(verdict.lines, check.chapter))]
     if verdict.whole:
         parts.append(("", "No check was asked.", 1))
     elif verdict.mistake:
-        parts.append(("likely", verdict.mistake, 5))
+        parts += [("and" if i else "likely", words, 5) for i, words in enumerate(verdict.mistake.split("\n"))]
     elif check.hint and verdict.word != Word.FORBIDDEN:     # it speaks of another thing
         parts.append(("hint", " ".join(check.hint.split()), 5))
     if verdict.output.strip():
         parts.append(("printed", _tail(verdict.output), 3))
     if not verdict.whole:
         parts.append(("again", again(verdict, setting, folder), 1))
-    lines = [title, *(line for part in parts for line in _labelled(*part))]
-    if len(lines) > LINES:      # the middle of a long story goes; how to repeat it stays
-        lines = [*lines[:LINES - 2], "          …", lines[-1]]
-    return "\n".join(lines)
+    return [title, *(line for part in parts for line in _labelled(*part))]
 
 
 def in_short(verdicts: list[Verdict]) -> str:
@@ -120,10 +128,18 @@ def words(verdicts: list[Verdict]) -> str:
     count = Counter(verdict.word for verdict in verdicts)
     if count.keys() == {Word.PASSED}:
         return "all passed"
+    if given(verdicts):
+        return "given"
     if verdicts and verdicts[0].whole:
         return {"forbidden": "the file uses what is to be written", "missing": "not handed in"}.get(
             verdicts[0].word, "the file cannot be loaded")
     return ", ".join(f"{count[word]} {word.label}" for word in Word if word in count and word != Word.PASSED)
+
+
+def given(verdicts: list[Verdict]) -> bool:
+    """Whether a students' edition gives this chapter's solution, and nothing was written in its place."""
+    return chapters.STUBS.is_dir() and bool(verdicts) and all(
+        verdict.word == Word.TODO and Chapter(verdict.check.chapter).solution.exists() for verdict in verdicts)
 
 
 def row(chapter: Chapter, verdicts: list[Verdict]) -> str:
@@ -151,8 +167,8 @@ def next_step(results: dict[Chapter, list[Verdict]], folder: Path | None = None)
             return (f"Next: mend {shown(folder / chapter.stem)}.py, then check again "
                     f"(python -m grader check {chapter.number}).")
     todo = [chapter for chapter, verdicts in results.items() if any(verdict.word == "todo" for verdict in verdicts)]
-    if todo:        # in an edition, what is given comes last
-        chapter = min(todo, key=lambda chapter: chapter.solution.exists())
+    if todo:
+        chapter = min(todo, key=lambda chapter: given(results[chapter]))
         return f"Next: read notebooks/{chapter.notebook.name} and write {shown(folder / chapter.stem)}.py."
     for chapter, verdicts in results.items():
         if waiting := [verdict for verdict in verdicts if verdict.word == "waiting"]:
@@ -166,7 +182,7 @@ def board(results: dict[Chapter, list[Verdict]], setting: Setting, folder: Path 
 
     every: all failures in short, below the first.
     """
-    verdicts = [verdict for chapter in results.values() for verdict in chapter]
+    verdicts = [verdict for chapter in results.values() if not given(chapter) for verdict in chapter]
     failed = sorted(failures(verdicts), key=lambda verdict: verdict.word == "missing")     # rows say that already
     said = f"{sum(v.word == 'passed' for v in verdicts)} of {len(verdicts)} checks passed, " \
            f"{total(v.points for v in verdicts)} of {total(v.check.points for v in verdicts)} points."

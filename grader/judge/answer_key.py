@@ -13,7 +13,7 @@ from grader.sandbox.reply import Reply
 from grader.sandbox.setting import Setting, scan_request, test_files
 
 REFEREE = "grader.judge.referee"
-JUDGING = 60.0              # seconds that comparing one answer may take
+JUDGING = 20.0              # seconds that comparing one answer may take
 
 
 class Refused(Exception):
@@ -125,7 +125,17 @@ class AnswerKey:
         try:
             return self._tell("liken", check, reply.header, reply.body)
         except Refused:
-            return dict.fromkeys(("whole", "part", "size", "against"), [])
+            return dict.fromkeys(("whole", "part", "size", "against", "both", "pairs"), [])
+
+    def alike(self, check: Check, one: Reply, other: Reply) -> bool:
+        """Whether two replies are the same wrong answer."""
+        if one.word != "answer" or other.word != "answer":
+            return False
+        try:
+            return self._tell("alike", check, one.header, one.body + other.body, other=other.header,
+                              split=len(one.body))["alike"]
+        except Refused:
+            return False
 
     # -- its process -------------------------------------------------------------------------
 

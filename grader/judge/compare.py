@@ -27,8 +27,15 @@ KINDS = {"none": "None", "bool": "a bool", "int": "an int", "float": "a float", 
          "dict": "a dict"}
 
 
+DETACHED = "your result is detached: no gradient can flow back through it"
+UNDUE = "your result requires a gradient where none is due"
+
+
 def differences(mine, right, device: str, rtol: float | None = None) -> dict[str, list[str]]:
-    """Where an answer differs from the right one: {path: what to say about it}, empty if equal."""
+    """Where an answer differs from the right one: {path: what to say about it}, empty if equal.
+
+    That a gradient is required where none is due comes first; the numbers are compared all the same.
+    """
     found: dict[str, list[str]] = {}
 
     def walk(mine, right, path):
@@ -150,10 +157,10 @@ def _leaf(mine: Leaf, right: Leaf, device: str, rtol: float | None) -> list[str]
         return [f"your dtype is {_dtype(a)}, expected {_dtype(b)}"]
     if mine.device != right.device:
         return [f"your result is on {mine.device}, expected on {right.device}"]
-    if mine.requires_grad != right.requires_grad:
-        return ["your result is detached: no gradient can flow back through it"] \
-            if right.requires_grad else ["your result requires a gradient where none is due"]
-    return _values(a, b, rtol or TOLERANCE[device].get(b.dtype, 0.0))
+    if right.requires_grad and not mine.requires_grad:
+        return [DETACHED]
+    said = _values(a, b, rtol or TOLERANCE[device].get(b.dtype, 0.0))
+    return [UNDUE, *said] if mine.requires_grad and not right.requires_grad else said
 
 
 def _dtype(tensor) -> str:
@@ -192,10 +199,19 @@ def _size(b: torch.Tensor) -> torch.Tensor:
     return torch.where(row > 0, torch.maximum(known, row), floor).clamp_min(1e-30)
 
 
+def wrong(a: torch.Tensor, b: torch.Tensor, rtol: float) -> torch.Tensor:
+    """Which numbers of a tensor differ from the right ones by more than is allowed."""
+    if not a.is_floating_point() and not a.is_complex():
+        return a != b
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    x, y = a.to(wide), b.to(wide)
+    far = torch.where(torch.isfinite(y), (x - y).abs() > rtol * _size(y), x.nan_to_num(0) != y.nan_to_num(0))
+    return far | (torch.isnan(x) != torch.isnan(y)) | (torch.isinf(x) != torch.isinf(y))
+
+
 def _values(a: torch.Tensor, b: torch.Tensor, rtol: float) -> list[str]:
     if not a.is_floating_point() and not a.is_complex():
-        wrong = a != b
-        return _where(a, b, wrong) if wrong.any() else []
+        return _where(a, b, a != b) if (a != b).any() else []
     wide = torch.complex128 if a.is_complex() else torch.float64
     x, y = a.to(wide), b.to(wide)
     for name, test in (("NaN", torch.isnan), ("infinite", torch.isinf)):
@@ -205,12 +221,11 @@ def _values(a: torch.Tensor, b: torch.Tensor, rtol: float) -> list[str]:
             said = f"{int(mine.sum())} of {mine.numel()} of your numbers are {name}, " \
                    f"expected {int(right.sum())}; the first difference is at {first}"
             return [said, f"there {_against(a[first].item(), b[first].item())}"]
-    finite = torch.isfinite(y)
-    wrong = torch.where(finite, (x - y).abs() > rtol * _size(y), x.nan_to_num(0) != y.nan_to_num(0))
-    if not wrong.any():
+    differ = wrong(a, b, rtol)
+    if not differ.any():
         return []
-    worst = torch.where(finite, (x - y).abs() / _size(y), 0).max()
-    return [*_where(a, b, wrong), f"the largest error is {float(worst):.2g} of its row's size; "
+    worst = torch.where(torch.isfinite(y), (x - y).abs() / _size(y), 0).max()
+    return [*_where(a, b, differ), f"the largest error is {float(worst):.2g} of its row's size; "
                                   f"{rtol:.0e} is allowed for {_dtype(b)}"]
 
 

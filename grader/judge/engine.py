@@ -8,6 +8,7 @@ from pathlib import Path
 from grader.course import chapters, stubs
 from grader.course.chapters import Chapter, CourseError
 from grader.course.checks import Check
+from grader.judge import definitions
 from grader.judge.answer_key import REFEREE, AnswerKey, Refused
 from grader.judge.mistakes import Mistakes
 from grader.judge.verdict import Verdict, Word
@@ -15,6 +16,8 @@ from grader.sandbox import jail
 from grader.sandbox.launcher import CAN_FORK, WORKER, Launcher, Slot
 from grader.sandbox.setting import Setting
 from grader.sandbox.submission import Submission
+
+FEW = 3                     # facts come before what other checks have shown
 
 
 class Grader:
@@ -127,9 +130,12 @@ class Grader:
                 word = Word.WRONG if facts else Word.PASSED
             except Refused as error:
                 word, facts = Word.CRASHED, [f"the answer cannot be read: {error}"]
-        verdict = Verdict(check, word, facts, reply.lines, reply.whole, output=reply.output, seconds=reply.seconds)
+        verdict = Verdict(check, word, [*facts], reply.lines, reply.whole, output=reply.output, seconds=reply.seconds)
+        if word in (Word.WRONG, Word.ERROR, Word.TODO):
+            verdict.facts[1:1] = definitions.said(candidate.source, check.names, facts)
         if name and word in (Word.WRONG, Word.ERROR) and not reply.whole:
             verdict.mistake = self.mistakes.name(candidate, check, reply, others)
+            verdict.facts[FEW:FEW] = filter(None, [self.mistakes.dtypes(candidate, check, others)])
         return verdict
 
 

@@ -1,18 +1,21 @@
 """What students get wrong: which known mistakes answer like a submission."""
 
+import contextlib
 import itertools
 import os
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
 from grader.course.checks import Check
-from grader.judge.answer_key import AnswerKey
+from grader.judge.answer_key import AnswerKey, Refused
 from grader.judge.edits import Edit, edits
+from grader.judge.pairs import Pairs
 from grader.judge.record import Record
 from grader.sandbox.launcher import Launcher, Slot
 from grader.sandbox.reply import Reply
@@ -60,7 +63,9 @@ class Mistakes:
     def __init__(self, key: AnswerKey, launcher: Launcher, setting: Setting):
         self._key, self._launcher, self._setting = key, launcher, setting
         self._suspects: dict[Chapter, list[Suspect]] = {}
+        self._judged: tuple[Submission | None, dict[Check, bool]] = None, {}    # the last submission's right answers
         self._scratch = tempfile.TemporaryDirectory(prefix="grader-")
+        self._pairs = Pairs(key, setting, Path(self._scratch.name))
 
     def close(self) -> None:
         for chapter in list(self._suspects):
@@ -74,13 +79,14 @@ class Mistakes:
 
     def load(self, chapter: Chapter) -> None:
         """Have all of a chapter's mistakes imported."""
-        self._each(self.suspects(chapter), lambda suspect: suspect.submission.load())
+        self._each([suspect.submission for suspect in self.suspects(chapter)], lambda submission: submission.load())
 
     def suspects(self, chapter: Chapter) -> list[Suspect]:
         """The chapter's known mistakes, dealt out to a worker per core; on a GPU to a single one."""
         if chapter not in self._suspects and (record := self._key.record(chapter)):
             self._suspects[chapter] = [
-                Suspect(Recorded(record, number), Edit("", said["words"], frozenset(said["parts"]), said["by_size"]))
+                Suspect(Recorded(record, number), Edit("", said["words"], by_size=said["by_size"], **{
+                    kind: frozenset(said.get(kind, ())) for kind in ("parts", "own", "leans")}))
                 for number, said in enumerate(record.mistakes)]
         if chapter not in self._suspects:
             setting = self._setting
@@ -95,20 +101,49 @@ class Mistakes:
         return self._suspects[chapter]
 
     def name(self, candidate: Submission, check: Check, reply: Reply, others: Iterable[Check] = ()) -> str:
-        """The words of the one mistake that gives this answer, or "".
+        """The words of the one mistake that gives this answer, or of two that give it between them, or "".
 
-        `others` are checks that may be asked too, to tell apart mistakes that this one cannot.
+        `others` are checks that may be asked too: they tell apart mistakes that this one cannot, and clear one that
+        only looks like it here.
         """
         if not _tried(candidate, check):
             return ""
         suspects = self.suspects(candidate.chapter)
         likeness = self._liken(check, reply, self._near(check))
-        fits = likeness["whole"] or likeness["part"] or likeness["size"]
+        more = [other for other in others
+                if other != check and other.hidden <= candidate.hidden and not other.lacking]
+
+        def stands(number: int) -> bool:
+            return not self._cleared(candidate, more, number)
+        fits = [number for number in likeness["whole"] or likeness["size"] if stands(number)]
         if len(fits) > 1:
-            more = [other for other in others
-                    if other != check and other.hidden <= candidate.hidden and not other.lacking]
             fits = self._tell_apart(candidate, more, fits)
+        if not fits:
+            found = [self._edits(candidate.chapter, pair) for pair in likeness["both"] if all(map(stands, pair))] \
+                or self._made_together(candidate, check, reply, likeness["pairs"], stands)
+            return "\n".join(edit.words for edit in found[0]) if len(found) == 1 else ""
         return suspects[fits[0]].edit.words if len(fits) == 1 else ""
+
+    def _edits(self, chapter: Chapter, numbers: Iterable[int]) -> tuple[Edit, ...]:
+        return tuple(self.suspects(chapter)[number].edit for number in numbers)
+
+    def _made_together(self, candidate: Submission, check: Check, reply: Reply, pairs: list, stands) -> list[tuple]:
+        """Of these pairs of mistakes those that give this answer; none where there is no reference to make them in."""
+        suspects = self.suspects(candidate.chapter)
+        slots = list(dict.fromkeys(suspect.submission.slot for suspect in suspects))
+        if reply.word != "answer" or None in slots:
+            return []
+        known = cache(stands)
+        likely = (self._edits(candidate.chapter, (one, other)) for one, other in pairs
+                  if suspects[one].edit.own & suspects[other].edit.own and known(one) and known(other))
+        return self._pairs.alike(candidate, check, reply, likely, slots, self._each)
+
+    def dtypes(self, candidate: Submission, check: Check, others: Iterable[Check]) -> str:
+        """In which dtypes a wrong check is right, if in any."""
+        same = [other for other in others if (other.file, other.function) == (check.file, check.function)]
+        right, wrong = ([other.dtype for other in same if self._is_right(candidate, other) is answer]
+                        for answer in (True, False))
+        return f"right in {' and '.join(right)}, wrong in {' and '.join(wrong)}" if right and wrong else ""
 
     def wrong(self, check: Check) -> list[int]:
         """The numbers of the mistakes that answer this check wrongly; CourseError where one gives no answer in time."""
@@ -123,6 +158,36 @@ class Mistakes:
         """The mistakes that can show in this check."""
         suspects = self.suspects(Chapter(check.chapter))
         return [number for number, suspect in enumerate(suspects) if suspect.edit.parts & check.names]
+
+    def _cleared(self, candidate: Submission, others: list[Check], number: int) -> bool:
+        """Whether a submission cannot have made this mistake, whatever one of its answers looks like.
+
+        It cannot where its answer is right and the mistake's is wrong, if the check asks the part that the mistake lies
+        in. And nobody can tell where a part that this one builds on fails a check of its own.
+        """
+        edit = self.suspects(candidate.chapter)[number].edit
+        if edit.by_size:        # how large an error of rounding is depends on how it was written
+            return False
+        own = edit.own if any(edit.own & check.names for check in others) else edit.parts
+        for check in others:
+            if own & check.names:
+                self._learn(check, [number])
+                if self._key.is_wrong(check, number) and self._is_right(candidate, check):
+                    return True
+            elif edit.leans & check.names and not edit.parts & check.names \
+                    and self._is_right(candidate, check) is False:
+                return True
+        return False
+
+    def _is_right(self, candidate: Submission, check: Check) -> bool | None:
+        """Whether a submission's answer to a check is right; None where it gives none."""
+        if self._judged[0] is not candidate:
+            self._judged = candidate, {}
+        known, reply = self._judged[1], candidate.ask(check)
+        if check not in known and reply.word == "answer":
+            with contextlib.suppress(Refused):
+                known[check] = not self._key.judge(check, reply.header, reply.body)
+        return False if reply.word == "error" else known.get(check)
 
     def _tell_apart(self, candidate: Submission, others: list[Check], fits: list[int]) -> list[int]:
         """Of mistakes that answer one check alike, those that fit the other checks best."""
@@ -150,20 +215,20 @@ class Mistakes:
         """Have the key know what these mistakes answer."""
         suspects = self.suspects(Chapter(check.chapter))
         new = [number for number in numbers if not self._key.knows(check, number)]
-        replies = self._each([suspects[number] for number in new], lambda suspect: suspect.submission.ask(check))
+        replies = self._each([suspects[number].submission for number in new], lambda submission: submission.ask(check))
         for number, reply in zip(new, replies):
             self._key.learn(check, number, reply, suspects[number].edit.by_size)
 
-    def _each(self, suspects: list[Suspect], do) -> list:
-        """What `do` gives for each suspect: those of one worker are asked in turn, the workers at once."""
+    def _each(self, submissions: list[Submission | Recorded], do) -> list:
+        """What `do` gives for each submission: those of one worker are asked in turn, the workers at once."""
         groups: dict[Slot | None, list[int]] = {}
-        for number, suspect in enumerate(suspects):
-            groups.setdefault(suspect.submission.slot, []).append(number)
-        given = [None] * len(suspects)
+        for number, submission in enumerate(submissions):
+            groups.setdefault(submission.slot, []).append(number)
+        given = [None] * len(submissions)
 
         def work(numbers: list[int]) -> None:
             for number in numbers:
-                given[number] = do(suspects[number])
+                given[number] = do(submissions[number])
         with ThreadPoolExecutor(MAX_WORKERS) as pool:
             list(pool.map(work, groups.values()))
         return given

@@ -18,7 +18,7 @@ MAX_SIZE = 256 << 20        # bytes of a record once unpacked
 def write(path: Path, head: dict, answers: list[tuple[dict, dict, bytes]]) -> None:
     """Keep the answers of a chapter.
 
-    head: {"seed", "device", "mistakes": [{"words", "parts", "by_size"}]}. answers: (what was
+    head: {"seed", "device", "mistakes": [{"words", "parts", "by_size", "own", "leans"}]}. answers: (what was
     asked, the reply, its bytes), where what was asked is {"file", "function", "dtype", "mistake"}
     with the mistake's number, or None for the reference.
     """

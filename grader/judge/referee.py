@@ -4,17 +4,24 @@ It is a process of its own, which loads the reference and the checks and never a
 answers reach it as bytes, which it decodes without believing them.
 """
 
+import contextlib
 import dataclasses
+import itertools
+import re
 from pathlib import Path
 
 import torch
 
 from grader.course import checks
-from grader.judge import compare
+from grader.judge import compare, resemblance
 from grader.judge.record import Record
 from grader.sandbox import wire
 from grader.sandbox.worker import LoadedChapter
 from grader.sandbox.worker import main as serve_requests
+
+ARITHMETIC = ("ZeroDivisionError", "OverflowError", "FloatingPointError")
+MOST_PAIRS = 20             # of mistakes that a likeness lists
+SEEN_AFTER = 2              # facts comes what an answer has in common with the right one
 
 
 def main(limit: bool = False) -> None:
@@ -31,7 +38,7 @@ class Referee:
         self.wrong: dict[tuple, dict[int, tuple]] = {}     # of mistakes, with their wrong parts
 
     def serve(self, do: str, arguments: dict, body: bytes) -> tuple[dict, bytes]:
-        if do in ("judge", "learn", "liken"):       # these carry an answer, which may be anything
+        if do in ("judge", "learn", "liken", "alike"):       # these carry an answer, which may be anything
             try:
                 return getattr(self, do)(**arguments, body=body), b""
             except Exception as error:
@@ -71,17 +78,26 @@ class Referee:
         """Is a submission's answer right? {"facts": [...]}; no facts where it is."""
         if self._bit_for_bit(chapter, question, reply, body):
             return {"facts": []}
-        found = self._wrong_parts(chapter, question, (reply, wire.decode(reply["answer"], body)), rtol)
-        facts = []
-        for path, said in found.items():
-            facts += [f"{path}: {said[0]}" if path else said[0], *said[1:]]
-        return {"facts": facts}
+        try:
+            answer = self._decode(chapter, question, reply, body)
+        except wire.TooLarge as error:
+            return {"facts": [f"you gave {error}, many times what is expected"]}
+        found = self._wrong_parts(chapter, question, (reply, answer), rtol)
+        undue = [path for path, said in found.items() if said[0] == compare.UNDUE]
+        facts = [f"{_listed(undue)}{compare.UNDUE}"] if undue else []
+        for path, said in ((path, said[path in undue:]) for path, said in found.items()):
+            facts += [f"{path}: {line}" if path and not i else line for i, line in enumerate(said)]
+        seen, wrong = "", {path: said for path, said in found.items() if said != [compare.UNDUE]}
+        with contextlib.suppress(Exception):        # it is a help, and decides nothing
+            seen = resemblance.seen(answer, self.right[_place(chapter, question)][1], wrong,
+                                    self.references[chapter].device, rtol)
+        return {"facts": [*facts[:SEEN_AFTER], *filter(None, [seen]), *facts[SEEN_AFTER:]]}
 
     def learn(self, chapter, question, mistake, by_size, reply, rtol, body) -> dict:
         """Keep what a mistake answers, if it is wrong, and say so. by_size: what tells it is the size of its error."""
         if self._bit_for_bit(chapter, question, reply, body):
             return {"wrong": False}
-        theirs = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
+        theirs = (reply, self._decode(chapter, question, reply, body))
         if wrong := self._wrong_parts(chapter, question, theirs, rtol):
             self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
         return {"wrong": bool(wrong)}
@@ -89,15 +105,30 @@ class Referee:
     def liken(self, chapter, question, reply, rtol, body) -> dict:
         """Which mistakes give this wrong answer, wholly or in every part they get wrong.
 
-        {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers]}: `size` are
+        {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers], "both": [pairs]}: `size` are
         mistakes of precision with errors of this size, `against` are mistakes that would have shown
-        in this answer and did not.
+        in this answer and did not; `both` are two that give all its wrong parts between them. "pairs" are
+        any two, first those that together get the same parts wrong.
         """
-        mine = (reply, wire.decode(reply["answer"], body) if "answer" in reply else None)
-        likeness: dict[str, list[int]] = {"whole": [], "part": [], "size": [], "against": []}
+        mine = (reply, self._decode(chapter, question, reply, body))
+        likeness = self._liken(chapter, question, mine, rtol)
+        if not likeness["whole"] and self._drop_undue(chapter, question, mine):
+            likeness = self._liken(chapter, question, mine, rtol)
+        return likeness
+
+    def _drop_undue(self, chapter, question, mine: tuple) -> bool:
+        """Take it that no gradient is required where none is due, which is said anyway; whether one was."""
+        right, found = compare.leaves(self.right[_place(chapter, question)][1]), False
+        for path, leaf in compare.leaves(mine[1]).items() if mine[1] else ():
+            if leaf.requires_grad and path in right and not right[path].requires_grad:
+                leaf.requires_grad, found = False, True
+        return found
+
+    def _liken(self, chapter, question, mine: tuple, rtol) -> dict[str, list]:
+        likeness: dict[str, list] = {"whole": [], "part": [], "size": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
-        right = self.right[_place(chapter, question)]
-        for number, (theirs, wrong, by_size) in self._mistakes(chapter, question).items():
+        right, known = self.right[_place(chapter, question)], self._mistakes(chapter, question)
+        for number, (theirs, wrong, by_size) in known.items():
             if self._agree(chapter, mine, theirs, wrong, rtol):
                 kind = "whole" if wrong.keys() >= mine_wrong.keys() else "part"
             elif by_size and wrong.keys() == mine_wrong.keys() and all(
@@ -107,10 +138,33 @@ class Referee:
             else:
                 kind = "against"
             likeness[kind].append(number)
-        return likeness
+        parts = [number for number in likeness["part"] if _telling(right[1], known[number][1])]
+        both = (pair for pair in itertools.combinations(parts, 2)
+                if known[pair[0]][1].keys() | known[pair[1]][1].keys() >= mine_wrong.keys())
+        pairs = sorted(itertools.combinations(known, 2), key=lambda pair: len(
+            (known[pair[0]][1].keys() | known[pair[1]][1].keys()) ^ mine_wrong.keys()))
+        return {**likeness, "both": list(itertools.islice(both, MOST_PAIRS)), "pairs": pairs[:MOST_PAIRS**2]}
+
+    def alike(self, chapter, question, reply, other, split, rtol, body) -> dict:
+        """Are two wrong answers the same? {"alike": bool}. split: where the other's bytes begin."""
+        mine, theirs = ((header, self._decode(chapter, question, header, part)) for header, part in (
+            (reply, body[:split]), (other, body[split:])))
+        for answer in (mine, theirs):
+            self._drop_undue(chapter, question, answer)
+        wrong = [self._wrong_parts(chapter, question, answer, rtol) for answer in (mine, theirs)]
+        right = self.right[_place(chapter, question)][1]
+        return {"alike": wrong[0].keys() == wrong[1].keys() and _telling(right, wrong[0])
+                and self._agree(chapter, mine, theirs, wrong[0], rtol)}
 
     def _mistakes(self, chapter, question) -> dict:
         return self.wrong.setdefault(_place(chapter, question), {})
+
+    def _decode(self, chapter, question, reply: dict, body: bytes):
+        """The answer in a reply, None where there is none; wire.TooLarge where it holds far more than the right one."""
+        if "answer" not in reply:
+            return None
+        right, content = self.shown[_place(chapter, question)]
+        return wire.decode(reply["answer"], body, wire.Size.beside(right["answer"], content))
 
     def _bit_for_bit(self, chapter, question, reply, body) -> bool:
         """Whether an answer is the reference's, which need not be decoded then."""
@@ -147,14 +201,38 @@ class Referee:
         return True
 
 
+def _telling(right, paths) -> bool:
+    """Whether these wrong parts of an answer can speak for two mistakes: a yes for a no has too many causes."""
+    known = compare.leaves(right)
+    return any(path not in known or known[path].kind != "bool" for path in paths)
+
+
+def _listed(paths: list[str]) -> str:
+    """These parts before what is said of all of them."""
+    more = f" and {len(paths) - 3} more" * (len(paths) > 3)
+    return f"{', '.join(paths[:3])}{more}: " if any(paths) else ""
+
+
 def _place(chapter: str, question: dict) -> tuple:
     return chapter, *sorted(question.items())
 
 
 def _same_exception(mine: dict, theirs: dict) -> bool:
-    """A deliberate ValueError is told by the arguments it names, all others by their words."""
+    """A deliberate ValueError is told by the arguments it names, all others by what raised them, and where.
+
+    Of Python's arithmetic the words differ from one version to the next: it is told by the operation alone. Words that
+    hold numbers speak of this very input, so that how they came about may differ.
+    """
     if mine.get("raised") != theirs.get("raised"):
         return False
+    place, other = mine.get("place"), theirs.get("place")       # (part, operation)
+    if place and other:
+        arithmetic = mine["raised"] in ARITHMETIC or place[1].startswith("math.")
+        if arithmetic and place[1]:
+            return place == other
     if mine["raised"] == "ValueError" and mine["named"]:
         return mine["named"] == theirs["named"]
-    return mine["message"] == theirs["message"]
+    words = [re.sub(r"0x[0-9a-f]{6,}", "0x", said["message"]) for said in (mine, theirs)]
+    if words[0] != words[1] or not place or not other:
+        return words[0] == words[1]
+    return place == other or place[0] == other[0] and any(map(str.isdigit, words[0]))

@@ -44,7 +44,7 @@ class Verdict:
     facts: list[str] = field(default_factory=list)      # what differs, or what happened
     lines: tuple[CodeLine, ...] = ()                    # the student's own lines of a traceback
     whole: bool = False                                 # it speaks of the file as a whole
-    mistake: str = ""                                   # what the student most likely did
+    mistake: str = ""                                   # what the student most likely did; of two, a line each
     output: str = ""                                    # what the submission printed
     seconds: float = 0.0
 

@@ -1,6 +1,8 @@
 """What a submission raised, in the words of a student where we know better ones."""
 
+import ast
 import inspect
+import itertools
 import re
 import types
 
@@ -44,6 +46,32 @@ def message(error: BaseException, chapter: str) -> str:
     if "does not require grad" in text:
         return f"{text}: the result is cut off from the graph (.data, .detach() or no_grad?)"
     return text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + " …"
+
+
+def operation(trace: types.TracebackType, source: str) -> str:
+    """What the code was doing there: "/", "torch.stack", ".view", "[]", or "" where that cannot be told."""
+    spots = trace.tb_frame.f_code.co_positions()
+    first, last, start, end = next(itertools.islice(spots, trace.tb_lasti // 2, None), (None,) * 4)
+    try:
+        nodes = list(ast.walk(ast.parse(source)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    for node in nodes:
+        if isinstance(node, (ast.expr, ast.stmt)) and (
+                node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == (first, last, start, end):
+            return _operation(node)
+    return ""
+
+
+def _operation(node: ast.AST) -> str:
+    if isinstance(node, (ast.BinOp, ast.AugAssign)):
+        return type(node.op).__name__
+    if isinstance(node, ast.Call):
+        name = ast.unparse(node.func)
+        return name if re.fullmatch(r"(torch|math|nn|F|einops)[\w.]*|\w+", name) else _operation(node.func)
+    if isinstance(node, ast.Attribute):
+        return f".{node.attr}"
+    return type(node).__name__
 
 
 def _shapes(text: str) -> str:

@@ -202,9 +202,10 @@ class Submission:
                     same = f"; yours takes {takes}"     # then the error lies elsewhere
                     message = (message.removesuffix(same) if message.endswith(same)
                                else f"{message}; the course calls it with {takes}")
-                said = {"raised": kind, "message": message, "named": named}
-                return Reply("error", [f"{kind}: {message}" if message else kind], said,
-                             lines=self._lines(frames))
+                lines, operation = self._lines(frames), header.get("operation")
+                place = [self._part(lines), operation[:100] if type(operation) is str else ""]
+                said = {"raised": kind, "message": message, "named": named, "place": place}
+                return Reply("error", [f"{kind}: {message}" if message else kind], said, lines=lines)
             case {"todo": str(stem)} if stem == self.chapter.stem:
                 return Reply("todo", ["this part is not written yet"], {})
             case {"todo": str(stem)} if stem in self.folders:
@@ -227,6 +228,12 @@ class Submission:
                             and self._plain(path):
                         found.append(CodeLine(path, line, function[:200]))
         return tuple(found)
+
+    def _part(self, lines: tuple[CodeLine, ...]) -> str:
+        """The last of these lines' functions that the course knows by name, as everybody's file has it."""
+        known = chapters.signatures(self.chapter)
+        names = [line.function.partition(".<locals>")[0] for line in lines if line.file == self.file]
+        return next((name for name in reversed(names) if name in known and not re.search(r"(^|\.)_(?!_)", name)), "")
 
     def _plain(self, path: Path) -> bool:
         """Whether a path is a file of a submission's size, and no link."""

@@ -160,9 +160,42 @@ def describe(x) -> str:
 
 # -- reading: this side believes nothing -----------------------------------------------------
 
-def decode(tree, body: bytes) -> Leaf | Branch:
-    """The answer that `encode` wrote; FrameError where it could not have written it."""
-    decoder = _Decoder(body)
+class TooLarge(FrameError):
+    """An answer that is many times as large as the right one: comparing it would take as many times as long."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much an answer may hold."""
+
+    values: int = MAX_NODES
+    text: int = 1 << 30         # characters of strings, bytes and labels
+    digits: int = MAX_DIGITS    # of one int
+    numbers: int = MAX_BODY     # bytes of tensors
+
+    @classmethod
+    def beside(cls, tree: dict, body: bytes) -> "Size":
+        """What a wrong answer may hold where this is the right one, as it was sent: some times as much."""
+        values, text, digits, left = 0, 0, 0, [tree]
+        while left:
+            node = left.pop()
+            values += 1
+            for label, item in node.get("items", ()):
+                text += len(label)
+                left.append(item)
+            if node["kind"] == "int":
+                digits = max(digits, len(node["value"]))
+            elif isinstance(said := node.get("value"), str):
+                text += len(said)
+        return cls(min(4 * values + 1000, MAX_NODES), 4 * text + 20_000, min(2 * digits + 50, MAX_DIGITS),
+                   4 * len(body) + (1 << 20))
+
+
+def decode(tree, body: bytes, most: Size = Size()) -> Leaf | Branch:      # noqa: B008
+    """The answer that `encode` wrote; FrameError where it could not have, TooLarge where it holds more than `most`."""
+    if len(body) > most.numbers:
+        raise TooLarge(f"tensors of {len(body):,} bytes")
+    decoder = _Decoder(body, most)
     answer = decoder.node(tree, 0)
     if decoder.used != len(body):
         raise FrameError(f"{len(body) - decoder.used:,} bytes came that belong to no tensor")
@@ -170,19 +203,28 @@ def decode(tree, body: bytes) -> Leaf | Branch:
 
 
 class _Decoder:
-    """One answer as it is read: how many values and how many bytes it has had."""
+    """One answer as it is read: how many values, characters and bytes it has had."""
 
-    def __init__(self, body: bytes):
-        self.used, self._body, self._count = 0, body, 0
+    def __init__(self, body: bytes, most: Size):
+        self.used, self._body, self._count, self._text, self._most = 0, body, 0, 0, most
 
     def node(self, node, depth: int) -> Leaf | Branch:
         self._count += 1
-        if self._count > MAX_NODES + 1 or depth > MAX_DEPTH + 1:
-            raise FrameError("the answer is too large or nested too deep")
+        if self._count > self._most.values + 1:
+            raise TooLarge(f"more than {self._most.values:,} values")
+        if depth > MAX_DEPTH + 1:
+            raise FrameError("the answer is nested too deep")
+        self._hear(node.get("value") if type(node) is dict else None)
         kind = _get(node, "kind", str)
         if kind in ("list", "tuple", "dict"):
             return Branch(kind, self._items(_get(node, "items", list), depth + 1))
-        return self._tensor(node) if kind == "tensor" else _leaf(node, kind)
+        return self._tensor(node) if kind == "tensor" else _leaf(node, kind, self._most.digits)
+
+    def _hear(self, text) -> None:
+        """Count the characters of a label or a value."""
+        self._text += len(text) if type(text) is str else 0
+        if self._text > self._most.text + self._most.digits:
+            raise TooLarge(f"more than {self._most.text:,} characters")
 
     def _items(self, items: list, depth: int) -> dict:
         found = {}
@@ -191,6 +233,7 @@ class _Decoder:
                 raise FrameError("an item is not a pair of a label and a value")
             if item[0] in found or len(item[0]) > MAX_LABEL:
                 raise FrameError("two items have the same label, or one label is too long")
+            self._hear(item[0])
             found[item[0]] = self.node(item[1], depth)
         return found
 
@@ -218,7 +261,7 @@ def _numbers(data: bytes, dtype: torch.dtype) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
 
 
-def _leaf(node, kind: str) -> Leaf:
+def _leaf(node, kind: str, digits: int) -> Leaf:
     """A value without parts."""
     if kind == "none":
         return Leaf(kind)
@@ -229,7 +272,7 @@ def _leaf(node, kind: str) -> Leaf:
         return Leaf(kind, text)
     try:
         if kind == "int" and len(text) <= MAX_DIGITS + 1:
-            return Leaf(kind, int(text))
+            return Leaf(kind, int(text)) if len(text) <= digits + 1 else Leaf("other", f"an int of {len(text)} digits")
         if kind == "float" and len(text) <= 64:
             return Leaf(kind, float.fromhex(text))
         if kind == "bytes":

@@ -131,6 +131,7 @@ class LoadedChapter:
         self.tests: dict[str, types.ModuleType] = {}
         self.bans: dict[str, set[str]] = {}
         self.parameters: set[str] = set()
+        self.source = ""
         torch.compile = _uncompiled
         if device == "cpu":     # where there is a GPU too, its kernels shall run here; read as Triton is imported
             os.environ["TRITON_INTERPRET"] = "1"
@@ -148,7 +149,8 @@ class LoadedChapter:
     def scan(self) -> dict:
         """Before any of the student's code runs: what the text of the submission names."""
         try:
-            tree = ast.parse(self.file.read_text("utf-8"))
+            self.source = self.file.read_text("utf-8")
+            tree = ast.parse(self.source)
             self.parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
             self.watch.read(tree)
             found = forbidden.uses(tree, self.bans)
@@ -174,7 +176,7 @@ class LoadedChapter:
         if another := sys.modules.get(PACKAGE):
             loaded = {name.rpartition(".")[2] for name in sys.modules if name.startswith(PACKAGE + ".")}
             if all(another.folders.get(stem) == self.folders.get(stem) for stem in loaded - {self.chapter}):
-                loaded &= {self.chapter}
+                loaded = {stem for stem in loaded if stem >= self.chapter}      # later ones hold this one's old classes
             if loaded or self.chapter in another.folders:
                 shapes.settle()
             for stem in loaded:
@@ -232,7 +234,7 @@ class LoadedChapter:
 
     def _raised(self, error: BaseException) -> dict:
         """An exception as an answer: its type, words and the student's own lines."""
-        frames, trace = [], error.__traceback__
+        frames, trace, own = [], error.__traceback__, None
         while trace is not None:
             code = trace.tb_frame.f_code
             stem = Path(code.co_filename).stem
@@ -240,6 +242,7 @@ class LoadedChapter:
                     or Path(code.co_filename).parent == Path(self.fallback):
                 frames.append({"file": code.co_filename, "line": trace.tb_lineno,
                                "function": code.co_qualname})
+                own = trace if code.co_filename == str(self.file) else own
             trace = trace.tb_next
         if type(error) is NotImplementedError and not error.args and frames:
             stem = Path(frames[-1]["file"]).stem
@@ -250,7 +253,7 @@ class LoadedChapter:
         if isinstance(error, TypeError) and not frames:
             message, called = explain.signature(error, message)
         return {"raised": type(error).__name__, "message": message, "frames": frames[-MAX_FRAMES:],
-                "called": called,
+                "called": called, "operation": explain.operation(own, self.source) if own else "",
                 # A GPU's error stays with its process: every later call would raise it too.
                 "spent": self.device == "cuda" and ("CUDA" in message or isinstance(error, torch.AcceleratorError)),
                 "named": sorted(self.parameters & set(re.findall(r"\w+", message)))}

@@ -13,12 +13,28 @@ def test_strides_drawn(impl, draw):
 
 def test_strides_of_ones(impl, draw):
     """Axes of size 1 have strides like any other."""
-    return [impl.row_major_strides(shape) for shape in [(1,), (1, 6, 1), (4, 1, 3, 1, 2), (1, 1, 1)]]
+    n, m = (2 + int(size) for size in draw.ints(9, 2))
+    return [impl.row_major_strides(shape) for shape in [(1,), (1, n, 1), (4, 1, n, 1, m), (1, 1, 1)]]
+
+
+def test_strides_of_large_sizes(impl, draw):
+    """Strides are whole numbers, exact past 2⁵³ too, where a float64 no longer holds every one."""
+    sizes = [2**27 + 1 + 2 * int(size) for size in draw.ints(2**20, 2)]
+    return impl.row_major_strides((3, *sizes))
 
 
 def test_split_extremes(impl, draw):
     """One head holds all features; as many heads as features hold one each."""
     return {"one head": impl.split_heads(draw(2, 5, 6), 1), "six heads": impl.split_heads(draw(2, 5, 6), 6)}
+
+
+@points(2)
+def test_equal_sizes(impl, draw):
+    """Sizes that are equal tell no axis from another: as many heads as tokens, as features, as sentences."""
+    n = 2 + int(draw.ints(3, 1))
+    return {"split": impl.split_heads(draw(n, n, n * n), n), "merge": impl.merge_heads(draw(n, n, n, n)),
+            "pairwise": impl.pairwise_dot(draw(n, n, n), draw(n, n, n)),
+            "one feature": impl.pairwise_dot(draw(n, 1), draw(n, 1))}
 
 
 @points(2)
@@ -79,12 +95,13 @@ def test_there_and_back(impl, draw):
 
 def test_split_bad_heads_batch(impl, draw):
     """The number of heads is looked at whatever the batch; a negative divisor is refused too."""
-    x = draw(2, 4, 12)
+    x, bad = draw(2, 4, 12), [5, 7, 8, 9, 10, 11]
     return {f"heads={heads}": raises(ValueError, lambda: impl.split_heads(x, heads), names="heads")
-            for heads in (24, 7, -3)}
+            for heads in (24, bad[int(draw.ints(6, 1))], -3)}
 
 
 def test_strides_bad_size_alone(impl, draw):
     """A size below 1 is refused wherever it stands, first and alone too."""
-    return [raises(ValueError, lambda: impl.row_major_strides(shape), names="shape")
-            for shape in [(0,), (-2, 3), (4, 3, 0)]]
+    bad = -int(draw.ints(9, 1))
+    return {str(shape): raises(ValueError, lambda: impl.row_major_strides(shape), names="shape")
+            for shape in [(0,), (bad - 1, 3), (4, 3, bad)]}

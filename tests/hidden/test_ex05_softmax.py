@@ -40,8 +40,13 @@ def test_not_contiguous(impl, draw):
 def test_inputs_unchanged(impl, draw):
     """No function writes to its inputs."""
     x, targets, grad_out = draw(3, 5), draw.ints(5, 3), draw(3, 5)
-    return [impl.softmax(x), impl.softmax(x, temperature=2), impl.logsumexp(x),
-            impl.log_softmax(x), impl.cross_entropy(x, targets), impl.softmax_backward(x, grad_out)]
+
+    def answers():
+        return [impl.softmax(x), impl.softmax(x, temperature=2), impl.logsumexp(x),
+                impl.log_softmax(x), impl.cross_entropy(x, targets), impl.softmax_backward(x, grad_out)]
+    with torch.no_grad():
+        silent = answers()
+    return {"under no_grad": silent, "recorded": answers()}
 
 
 @points(2)
@@ -92,14 +97,16 @@ def test_ignored_targets_of_other_integers(impl, draw):
     logits, targets = draw(5, 4), draw.ints(4, 5).clone()
     targets[[0, 3]] = -100
     other = targets.masked_fill(targets == -100, 999).to(torch.int16)
+    near = torch.tensor([44, 3, 44], device=draw.device).to(torch.int8)     # 300 − 256 is 44
     return [impl.cross_entropy(logits, targets.to(torch.int8)),
-            impl.cross_entropy(logits, other, ignore_index=999)]
+            impl.cross_entropy(logits, other, ignore_index=999),
+            impl.cross_entropy(draw(3, 50), near, ignore_index=300)]
 
 
 def test_one_loss_past_half_precision(impl, draw):
     """A loss of 120,000, past float16's largest number, is averaged with others before the cast."""
     logits = draw(4, 2).to(torch.float16)
-    logits[:, 0], logits[:, 1] = 60_000, -60_000
+    logits[:, 0], logits[:, 1] = 60_000, -32 * (1000 + int(draw.ints(875, 1)))
     return impl.cross_entropy(logits, torch.tensor([1, 0, 0, 0], device=draw.device))
 
 

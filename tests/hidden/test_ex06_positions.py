@@ -8,20 +8,22 @@ from grader.course.doubles import Elsewhere
 
 def test_sinusoid_smallest(impl, draw):
     """Two features make one pair, which turns by 1; one position is one row; base may be an int."""
-    return {"2 features": impl.sinusoidal_encoding(4, 2, base=7),
+    base = 2 + int(draw.ints(20, 1))
+    return {"2 features": impl.sinusoidal_encoding(4, 2, base=base),
             "1 position": impl.sinusoidal_encoding(1, 4)}
 
 
 @points(2)
 def test_sinusoid_wide(impl, draw):
-    """The paper's width, 512, over 40 positions."""
-    return impl.sinusoidal_encoding(40, 512)
+    """The paper's width, 512, over 40 positions or so."""
+    return impl.sinusoidal_encoding(30 + int(draw.ints(20, 1)), 512)
 
 
 def test_sinusoid_rows_stay(impl, draw):
     """A longer table begins with the shorter one, and nothing in it trains."""
-    long, short = impl.sinusoidal_encoding(9, 6), impl.sinusoidal_encoding(4, 6)
-    return {"same rows": bool((long[:4] == short).all()), "trains": long.requires_grad}
+    n = 3 + int(draw.ints(5, 1))
+    long, short = impl.sinusoidal_encoding(9, 6), impl.sinusoidal_encoding(n, 6)
+    return {"same rows": bool((long[:n] == short).all()), "trains": long.requires_grad, "shorter": short}
 
 
 @points(2)
@@ -54,7 +56,8 @@ def test_learned_non_contiguous(impl, draw):
 def test_learned_is_a_copy(impl, draw):
     """Writing into the result leaves the table alone."""
     learned = draw.fill(impl.LearnedPositions(6, 4))
-    return shares_memory(learned(torch.arange(6, device=draw.device)), learned.weight)
+    rows = learned(torch.arange(6, device=draw.device))
+    return [shares_memory(rows, learned.weight), rows]
 
 
 def test_no_sizes(impl, draw):
@@ -90,9 +93,9 @@ def test_default_device(impl, draw):
 
 def test_state_dicts(impl, draw):
     """Checkpoints hold one tensor each, named weight."""
-    modules = [impl.LearnedPositions(6, 4), impl.ClippedRelativeBias(2, 3)]
-    return [shapes(module.state_dict())
-            for module in modules]
+    n = 1 + int(draw.ints(5, 1))
+    modules = [impl.LearnedPositions(6, n), impl.ClippedRelativeBias(n, 3)]
+    return [shapes(module.state_dict()) for module in modules]
 
 
 def test_moves_with_the_module(impl, draw):
@@ -103,7 +106,7 @@ def test_moves_with_the_module(impl, draw):
 
 def test_distance_one_query(impl, draw):
     """The newest token alone: every key is at its own distance behind, the last at 0."""
-    return [impl.relative_distance(1, 6), impl.relative_distance(1, 1)]
+    return [impl.relative_distance(1, 2 + int(draw.ints(9, 1))), impl.relative_distance(1, 1)]
 
 
 @points(2)
@@ -122,7 +125,8 @@ def test_clipped_short_sequence(impl, draw):
 def test_clipped_agrees_with_itself(impl, draw):
     """The last queries' rows are the same, asked alone or with all the others."""
     bias = draw.fill(impl.ClippedRelativeBias(2, 2))
-    return bool((bias(6, 6)[:, -2:] == bias(2, 6)).all())
+    n = 4 + int(draw.ints(5, 1))
+    return [bool((bias(n, n)[:, -2:] == bias(2, n)).all()), bias(2, n)]
 
 
 @points(2)
@@ -135,27 +139,27 @@ def test_bucket_any_shape(impl, draw):
 
 def test_bucket_very_far(impl, draw):
     """Past max_distance everything shares the last bucket, at a million tokens too."""
-    d = torch.tensor([-1_000_000, -5000, 5000, 1_000_000], device=draw.device)
+    d = torch.cat([torch.tensor([-1_000_000, -5000, 5000, 1_000_000], device=draw.device), draw.ints(999, 3) - 500])
     return [impl.t5_bucket(d), impl.t5_bucket(d, bidirectional=False)]
 
 
 def test_bucket_smallest(impl, draw):
     """Two buckets on one side, four on two, are the fewest; odd numbers waste one."""
-    d = torch.arange(-9, 10, device=draw.device)
+    d = torch.arange(-9, 10 + int(draw.ints(9, 1)), device=draw.device)
     return [impl.t5_bucket(d, 2, 5, False), impl.t5_bucket(d, 4, 5), impl.t5_bucket(d, 9, 7),
             raises(ValueError, lambda: impl.t5_bucket(d, 1, 5, False), names="num_buckets")]
 
 
 @points(2)
 def test_slopes_many(impl, draw):
-    """Slopes for 1, 2, 3, 7, 16, 25 and 40 heads."""
-    return [impl.alibi_slopes(heads) for heads in (1, 2, 3, 7, 16, 25, 40)]
+    """Slopes for 1, 2, 3, 7, 16, 25, 40 heads and another number."""
+    return [impl.alibi_slopes(heads) for heads in (1, 2, 3, 7, 16, 25, 40, 41 + int(draw.ints(60, 1)))]
 
 
 @points(2)
 def test_alibi_decoding(impl, draw):
-    """3 queries at the end of 8 keys, 5 heads."""
-    return impl.alibi_bias(5, 3, 8)
+    """3 queries at the end of 8 keys or more, 5 heads."""
+    return impl.alibi_bias(5, 3, 8 + int(draw.ints(9, 1)))
 
 
 def test_alibi_bad_sizes(impl, draw):

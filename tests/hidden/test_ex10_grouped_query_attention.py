@@ -15,14 +15,6 @@ def _shapes(module):
     return {name: f"{tuple(p.shape)} on {p.device.type}" for name, p in module.state_dict().items()}
 
 
-def test_batch_axes(impl, draw):
-    """grouped_attention takes any number of batch axes; repeat_kv too."""
-    return {str(batch): [impl.grouped_attention(draw(*batch, 4, 3, 2), draw(*batch, 2, 5, 2),
-                                                draw(*batch, 2, 5, 2)),
-                         impl.repeat_kv(draw(*batch, 2, 3, 2), 2)]
-            for batch in ((), (3,), (2, 1, 3))}
-
-
 @points(2)
 def test_grouped_attention_of_views(impl, draw):
     """Queries, keys and values may be transposed views, with gradients, and stay as they were."""
@@ -41,7 +33,7 @@ def test_one_token(impl, draw):
     for_head = _rope(impl, 4, 8)
     layer = draw.fill(impl.GroupedQueryAttention(6, 4, 2, head_dim=4, qk_norm=True, rope=for_head,
                                                  window=1))
-    return [layer(draw(batch, 1, 6)) for batch in (1, 3)]
+    return [[layer(x), *layer.project(x)] for x in (draw(1, 1, 6), draw(3, 1, 6))]
 
 
 @dtypes("bfloat16", "float16")
@@ -78,8 +70,9 @@ def test_token_by_token(impl, draw):
 
 def test_window_masks_of_other_sizes(impl, draw):
     """Window masks for no query, one key, and windows as long as the queries or the keys."""
+    drawn = [(int(q), int(q + more), int(window) + 1) for q, more, window in draw.ints(6, 4, 3)]
     return {str(sizes): impl.sliding_window_mask(*sizes)
-            for sizes in ((0, 4, 2), (1, 1, 1), (3, 8, 3), (3, 8, 8), (3, 8, 6))}
+            for sizes in ((0, 4, 2), (1, 1, 1), (3, 8, 3), (3, 8, 8), (3, 8, 6), *drawn)}
 
 
 def test_mask_that_does_not_fit(impl, draw):

@@ -64,6 +64,12 @@ def test_default_dtype_and_given(impl, draw, dtype):
         cache = kind(1, 1, 4, 2, device=draw.device)
         k = draw(1, 1, 2, 2).to(torch.float32)
         said[f"{kind.__name__}, default"] = cache.update(k, k)[0].dtype == torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        try:
+            cache = kind(1, 1, 4, 2, device=draw.device)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        said[f"{kind.__name__}, a default of float64"] = cache.update(k.double(), k.double())
         cache = kind(1, 1, 4, 2, dtype=dtype, device=draw.device)
         said[f"{kind.__name__}, given"] = cache.update(k.to(dtype), -k.to(dtype))
     return said
@@ -162,9 +168,10 @@ def test_refusals_change_nothing(impl, draw):
 def test_bad_numbers(impl, draw):
     """Every size of cache_bytes is looked at; a fourth of a byte is fine."""
     names = ["layers", "kv_heads", "head_dim", "seq_len", "batch"]
+    sizes = (draw.ints(9, 5) + 1).tolist()
     return {"refused": [raises(ValueError, lambda: impl.cache_bytes(
-                            *[1 - (i == j) for j in range(5)], 2), names=name)
+                            *[size * (i != j) for j, size in enumerate(sizes)], 2), names=name)
                         for i, name in enumerate(names)],
-            "below 0": raises(ValueError, lambda: impl.cache_bytes(1, 1, 1, 1, 1, -1),
-                              names="bytes_per_value"),
+            "below 0": raises(ValueError, lambda: impl.cache_bytes(*sizes, -1), names="bytes_per_value"),
+            "as they are": impl.cache_bytes(*sizes, 0.125),
             "2 bits": impl.cache_bytes(4, 3, 2, 5, 1, 0.25)}

@@ -78,11 +78,13 @@ def test_nothing_to_see(impl, draw):
             "cross": draw.fill(impl.CrossBlock(8, 2, 12))(x, context, context_mask=none)}
 
 
-def test_eval_drops_nothing(impl, draw):
-    """In eval mode a block with dropout gives what one without gives."""
-    x, context = draw(2, 5, 8), draw(2, 3, 8)
-    return {"post-norm": draw.fill(impl.PostNormBlock(8, 2, 12, dropout=0.5)).eval()(x),
-            "cross": draw.fill(impl.CrossBlock(8, 2, 12, dropout=0.5)).eval()(x, context)}
+@dtypes("bfloat16", "float16")
+def test_blocks_keep_the_dtype(impl, draw, dtype):
+    """A block cast to half precision answers in it."""
+    x, context = draw(2, 5, 8).to(dtype), draw(2, 3, 8).to(dtype)
+    said = [draw.fill(impl.PostNormBlock(8, 2, 12)).to(dtype)(x),
+            draw.fill(impl.CrossBlock(8, 2, 12)).to(dtype)(x, context)]
+    return [[str(out.dtype), bool(out.isfinite().all())] for out in said]
 
 
 def test_cross_eps_and_views(impl, draw):
@@ -129,5 +131,6 @@ def test_bad_sizes_and_words(impl, draw):
         said |= {f"{kind.__name__}, {name}": raises(
                      ValueError, lambda: kind(**{"d_model": 8, "heads": 2, "d_ff": 12, name: value}),
                      names=name)
-                 for name, value in (("heads", 3), ("d_ff", 0), ("activation", "tanh"))}
+                 for name, value in (("heads", 2 * int(draw.ints(9)) + 3), ("d_ff", -int(draw.ints(9))),
+                                     ("activation", draw.text(9)))}
     return said

@@ -155,7 +155,7 @@ def test_counts_of_odd_shapes(impl, draw):
             {"kv_heads": 1, "head_dim": 10, "qkv_bias": True}, {"norm": "layer", "o_bias": True},
             {"feed_forward": "mlp", "mlp_bias": True, "qk_norm": True, "windows": (1, None, 2)},
             {**POST, "positions": "sinusoidal"}, {**POST, "positions": "none"})):
-        config = _config(impl, **changes)
+        config = _config(impl, **changes, vocab_size=int(draw.ints(30)) + 1, max_seq_len=int(draw.ints(30)) + 1)
         said |= {f"parameters {n}": impl.count_parameters(config),
                  f"FLOPs {n}": [impl.flops_per_token(config, seq_len) for seq_len in (1, 9)]}
     return said

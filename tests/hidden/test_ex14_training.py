@@ -47,10 +47,10 @@ def test_get_batch_goes_on(impl, draw):
 
 def test_schedule_corners(impl, draw):
     """Whole numbers, a warm-up of one step, a floor as high as the peak, and a total of 0."""
-    rate = impl.learning_rate
-    return {"peak 1": [rate(step, 1, 4, 1) for step in range(6)],
-            "flat": [rate(step, 2, 6, 0.5, 0.5) for step in range(8)],
-            "total 0": rate(0, 0, 0, 0.1, 0.01), "long": rate(99_999, 2000, 100_000, 3e-4, 3e-5),
+    rate, peak, step = impl.learning_rate, 1 + int(draw.ints(9)), 90_000 + int(draw.ints(10_000))
+    return {"whole": [rate(step, 1, 4, peak) for step in range(6)],
+            "flat": [rate(step, 2, 6, peak / 2, peak / 2) for step in range(8)],
+            "total 0": rate(0, 0, 0, peak, 0.01), "long": rate(step, 2000, 100_000, peak * 1e-4, 3e-5),
             "peak 0": rate(3, 2, 6, 0)}
 
 
@@ -120,6 +120,8 @@ def test_train_step_refuses_early(impl, draw):
     optimizer = _Counting(model.parameters())
     batch = draw.ints(7, 2, 3), draw.ints(7, 2, 3)
     impl.train_step(model, optimizer, [batch])
+    for p in model.parameters():
+        p.grad = draw(*p.shape).clone()
     nothing = batch[0], torch.full_like(batch[1], -100)
     refused = [raises(ValueError, lambda: impl.train_step(model, optimizer, [batch], -1.0), names="max_norm"),
                raises(ValueError, lambda: impl.train_step(model, optimizer, [batch], 0), names="max_norm"),
@@ -172,6 +174,7 @@ def test_adamw_float64(impl, draw):
 def test_the_edges_of_what_is_allowed(impl, draw):
     """Sizes of 1 and options of 0 are taken; sizes of 0 and options below 0 are refused."""
     model, tokens, p = _model(draw), draw.ints(7, 9), nn.Parameter(draw(1))
+    n_bytes = 1 + int(draw.ints(9))
     rng = torch.Generator().manual_seed(draw.seed)
     taken = {
         "one window of one token": lambda: impl.get_batch(tokens, 1, 1, rng),
@@ -192,5 +195,5 @@ def test_the_edges_of_what_is_allowed(impl, draw):
         "floor": lambda: impl.learning_rate(0, 5, 25, 0.1, -0.1),
         "max_norm": lambda: impl.clip_grad_norm([p], float("nan")),
     }
-    return {**{what: accepts(call) for what, call in taken.items()},
+    return {"bits": impl.bits_per_byte(1, 1, n_bytes), **{what: accepts(call) for what, call in taken.items()},
             **{name: raises(ValueError, call, names=name) for name, call in refused.items()}}

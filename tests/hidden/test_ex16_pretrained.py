@@ -121,8 +121,9 @@ def test_arguments_stay_as_they_were(impl, draw):
     state["lm_head.weight"] = state["model.embed_tokens.weight"]
     tensors = impl.convert_llama(state)
     names = sorted(tensors)
-    impl.build_model(config, tensors, device=draw.device)
-    return {"config": str(sorted(inner)), "tensors": sorted(tensors) == names, "state": sorted(state)}
+    model = impl.build_model(config, tensors, device=draw.device)
+    return {"logits": model(draw.ints(13, 1, 4)),
+            "config": str(sorted(inner)), "tensors": sorted(tensors) == names, "state": sorted(state)}
 
 
 @points(2)
@@ -143,7 +144,7 @@ def test_weights_of_another_dtype(impl, draw):
     kept = impl.build_model(config, tensors, device=draw.device)
     cast = impl.build_model(config, tensors, dtype=torch.float16, device=draw.device)
     odd = tensors | {"norm.weight": tensors["norm.weight"] * 1j}
-    return {"kept": sorted({str(p.dtype) for p in kept.parameters()}),
+    return {"a weight": cast.norm.weight, "kept": sorted({str(p.dtype) for p in kept.parameters()}),
             "cast": sorted({str(p.dtype) for p in cast.parameters()}),
             "device": all(x.device.type == torch.device(draw.device).type
                           for x in (*cast.parameters(), *cast.buffers())),

@@ -105,7 +105,7 @@ def test_lse_of_half_precision(impl, draw):
     said = {}
     for dtype in (torch.float16, torch.bfloat16, torch.float64):
         q, k, v = (x.to(dtype) for x in _inputs(draw, 1))
-        said[str(dtype)] = [str(x.dtype) for x in (*impl.flash_attention(q, k, v), *impl.split_decode(q, k, v, 2))]
+        said[str(dtype)] = [*impl.flash_attention(q, k, v), *impl.split_decode(q, k, v, 2)]
     return said
 
 
@@ -119,15 +119,14 @@ def test_pieces_of_several_queries(impl, draw):
 def test_bad_arguments_of_the_others(impl, draw):
     """The backward pass, the autograd function and the pieces refuse what flash_attention refuses."""
     q, k, v = _inputs(draw, 1, heads=3, kv_heads=2)
-    out, lse = draw(1, 3, 5, 2), draw(1, 3, 5)
-    return {"backward": raises(ValueError, lambda: impl.flash_attention_backward(q, k, v, out, lse, out), "kv_heads"),
-            "block": raises(ValueError, lambda: impl.flash_attention_backward(
-                q, k[:, :1], v[:, :1], out, lse, out, False, 0, 4), "block_q"),
+    out, lse, bad = draw(1, 3, 5, 2), draw(1, 3, 5), -int(draw.ints(20))
+    backward, one = impl.flash_attention_backward, (q, k[:, :1], v[:, :1])
+    return {"backward": raises(ValueError, lambda: backward(q, k, v, out, lse, out), "kv_heads"),
+            f"block of {bad}": raises(ValueError, lambda: backward(*one, out, lse, out, False, bad, 4), "block_q"),
             "apply": raises(ValueError, lambda: impl.FlashAttention.apply(q, k, v), "kv_heads"),
-            "apply's block": raises(ValueError, lambda: impl.FlashAttention.apply(
-                q, k[:, :1], v[:, :1], False, 0, 4), "block_q"),
+            "apply's block": raises(ValueError, lambda: impl.FlashAttention.apply(*one, False, bad, 4), "block_q"),
             "pieces": raises(ValueError, lambda: impl.split_decode(q, k, v, 2), "kv_heads"),
-            "splits": raises(ValueError, lambda: impl.split_decode(q, k[:, :1], v[:, :1], -3), "splits")}
+            "splits": raises(ValueError, lambda: impl.split_decode(*one, bad), "splits")}
 
 
 def test_merge_infinite_differences(impl, draw):

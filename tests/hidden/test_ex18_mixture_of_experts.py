@@ -39,7 +39,7 @@ def test_bias_is_not_cast(impl, draw, dtype):
     moe = draw.fill(impl.MoE(6, 5, 4, 2, bias=True)).to(dtype)
     moe.router.bias += 1
     for _ in range(3):
-        impl.update_bias(moe.router, draw.ints(1, 3, 2))
+        impl.update_bias(moe.router, draw.ints(4, 3, 2))
     return {"bias": moe.router.bias, "weight": str(moe.router.weight.dtype)}
 
 
@@ -62,7 +62,7 @@ def test_inputs_are_left_alone(impl, draw):
     w, v = draw(3, 3), draw(2, 3)
     one = impl.convert_mixtral({"model.layers.0.block_sparse_moe.experts.0.w1.weight": w})
     other = impl.convert_qwen3_moe({"model.layers.0.mlp.experts.0.up_proj.weight": v, "other.thing": w})
-    return {"changed": draw.changed(), "shared": shares_memory(*one.values(), w),
+    return {"z": impl.router_z_loss(logits), "changed": draw.changed(), "shared": shares_memory(*one.values(), w),
             "names": [*one, *other], "shared, Qwen3": shares_memory(next(iter(other.values())), v)}
 
 
@@ -86,7 +86,7 @@ def test_no_gradient_through_the_bias(impl, draw):
     moe = draw.fill(impl.MoE(6, 5, 4, 2, bias=True))
     moe(draw(9, 6)).sum().backward()
     impl.update_bias(moe.router, draw.ints(4, 9, 2))
-    return [moe.router.bias.requires_grad, "router.bias" in dict(moe.named_parameters())]
+    return [moe.router.bias, moe.router.bias.requires_grad, "router.bias" in dict(moe.named_parameters())]
 
 
 @points(2)
@@ -104,7 +104,7 @@ def test_cached_decoding(impl, draw):
 @points(2)
 def test_upcycled_weights_are_their_own(impl, draw):
     """Upcycled experts share no memory with each other, and layers none with layers."""
-    model = impl.with_experts(_model(impl, draw), 3, 2)
+    model = impl.with_experts(_model(impl, draw), 3 + int(draw.ints(9)), 2)
     storages = {p.untyped_storage().data_ptr() for p in model.parameters()}
     return {"storages": len(storages), "parameters": len(list(model.parameters())),
             "routers differ": bool((model.blocks[0].feed_forward.router.weight
@@ -114,10 +114,11 @@ def test_upcycled_weights_are_their_own(impl, draw):
 def test_layers_as_any_iterable(impl, draw):
     """layers may be a tuple, a range or a generator, in any order; none at all is none."""
     said = {}
-    for name, layers in (("tuple", (2, 0)), ("range", range(1, 3)), ("generator", (n for n in [1])), ("none", ())):
+    one = int(draw.ints(3))
+    for name, layers in (("tuple", (2, 0)), ("range", range(one, 3)), ("generator", (n for n in [one])), ("none", ())):
         model = impl.with_experts(_model(impl, draw), 2, 1, d_ff=3, layers=layers)
         said[name] = [isinstance(block.feed_forward, impl.MoE) for block in model.blocks]
-    return said | {"counted": impl.count_active(_config(impl), 4, 1, 3, layers=(n for n in [1])),
+    return said | {"counted": impl.count_active(_config(impl), 4 + int(draw.ints(9)), 1, 3, layers=(n for n in [1])),
                    "none counted": impl.count_active(_config(impl), 4, 1, 3, layers=[])}
 
 
@@ -126,23 +127,25 @@ def test_counts_that_are_refused(impl, draw):
     def refused(name, *sizes, **options):
         return raises(ValueError, lambda: impl.count_active(_config(impl), *sizes, **options), names=name)
 
-    return {"experts": refused("experts", 0, 1, 4), "per_token": refused("per_token", 3, 0, 4),
-            "d_ff": refused("d_ff", 3, 1, 0), "shared": refused("shared", 3, 1, 4, shared=-1),
-            "shared without d_ff": refused("shared", 3, 1, shared=1), "layers": refused("layers", 3, 1, layers=[-1])}
+    n = int(draw.ints(9))
+    return {"experts": refused("experts", -n, 1, 4), f"per_token {-n}": refused("per_token", 3, -n, 4),
+            "d_ff": refused("d_ff", 3, 1, -n), "shared": refused("shared", 3, 1, 4, shared=-1 - n),
+            "shared without d_ff": refused("shared", 3, 1, shared=1 + n),
+            "layers": refused("layers", 3, 1, layers=[-1 - n])}
 
 
 @points(2)
 def test_counts_are_the_models(impl, draw):
     """count_active's total is the size of the model that with_experts makes, of any kind."""
-    said = {}
+    said, experts = {}, 4 + int(draw.ints(5))
     post = {"norm": "layer", "norm_position": "post", "feed_forward": "mlp", "positions": "learned",
             "qkv_bias": True, "o_bias": True, "mlp_bias": True, "tie_embeddings": True}
     for name, kind in (("SwiGLU", {}), ("post-norm", post), ("MLP", {"feed_forward": "mlp"})):
         for d_ff, shared in ((None, 0), (7, 2)):
             config = _config(impl, **kind)
-            model = impl.with_experts(impl.Transformer(config), 4, 3, d_ff, shared, layers=[0, 2])
+            model = impl.with_experts(impl.Transformer(config), experts, 3, d_ff, shared, layers=[0, 2])
             said[f"{name}, d_ff={d_ff}"] = [sum(p.numel() for p in model.parameters()),
-                                            *impl.count_active(config, 4, 3, d_ff, shared, [0, 2])]
+                                            *impl.count_active(config, experts, 3, d_ff, shared, [0, 2])]
     return said
 
 
@@ -151,7 +154,7 @@ def test_same_seed_same_model(impl, draw):
     """Two models made with one seed are the same, and a forward pass draws no random number."""
     said = []
     for _ in range(2):
-        torch.manual_seed(5)
+        torch.manual_seed(draw.seed)
         model = impl.with_experts(impl.Transformer(_config(impl)), 3, 2, d_ff=4)
         state = torch.get_rng_state()
         logits = model(torch.arange(6)[None])

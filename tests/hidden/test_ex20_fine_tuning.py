@@ -163,7 +163,7 @@ def test_files_of_other_dtypes(impl, draw):
         model = _model(impl, draw)
         with _folder() as folder:
             impl.load_lora(model, _write(folder, {name: tensor.to(dtype) for name, tensor in tensors.items()}))
-        said[str(dtype)] = [layer.lora_a.detach().to(torch.float32) for layer in impl.lora_layers(model).values()]
+        said[str(dtype)] = [layer.lora_a.detach() for layer in impl.lora_layers(model).values()]
     model, name = _model(impl, draw), next(iter(tensors))
     with _folder() as folder:
         _write(folder, tensors | {name: tensors[name].to(torch.int8)})
@@ -234,7 +234,8 @@ def test_factors_that_are_views(impl, draw):
 
 def test_render_does_not_keep_state(impl, draw):
     """Two templates one after the other do not see each other's names, and arguments stay as they were."""
-    messages, tools = [{"role": "user", "content": "{{ 7 * 7 }}", "more": {"x": [1]}}], [{"a": 1}]
+    content = f"{{{{ 7 * 7 }}}}{draw.text(9)}"
+    messages, tools = [{"role": "user", "content": content, "more": {"x": [1]}}], [{"a": 1}]
     first = impl.render_chat(messages, "{% set x = 5 %}{{ x }}{{ messages[0].content }}{{ secret }}", secret="s",
                              tools=tools)
     return {"first": first,
@@ -244,7 +245,8 @@ def test_render_does_not_keep_state(impl, draw):
 
 def test_render_corners(impl, draw):
     """An empty content, other scripts, a role of its own, and a prompt alone are written as they are."""
-    messages = [{"role": "tool", "content": ""}, {"role": "user", "content": "naïve 東京 🙂 \u2028'\"&lt;"}]
+    content = f"naïve 東京 🙂 \u2028'\"&lt;{draw.text(9)}"
+    messages = [{"role": "tool", "content": ""}, {"role": "user", "content": content}]
     return {"text": impl.render_chat(messages, impl.CHATML, True),
             "escape": impl.render_chat(messages, "{{ messages[1].content | tojson }}"),
             "sorted": impl.render_chat(messages, "{{ {'b': 1, 'a': [2]} | tojson(indent=1, sort_keys=true) }}"),
@@ -273,7 +275,7 @@ def test_pack_fills_the_first_row_with_room(impl, draw):
 
 def test_pack_of_one(impl, draw):
     """A single example, one of a single token, and a row that is full have the same four tensors."""
-    return {"one": list(impl.pack([([5], [True])], 1, device=draw.device)),
+    return {"one": list(impl.pack([([int(draw.ints(99))], [True])], 1, device=draw.device)),
             "padded": list(impl.pack([([5, 6], [True, True])], 4, device=draw.device)),
             "full": list(impl.pack([([1, 2], [False, True]), ([3], [True])], 3, device=draw.device))}
 

@@ -59,7 +59,8 @@ def test_log_probs_pass_gradients(impl, draw):
 @dtypes("float64", "bfloat16")
 def test_losses_of_pairs_in_other_dtypes(impl, draw, dtype):
     """Pairs of any shape: bfloat16 is widened before the difference is taken, float64 stays."""
-    values = [(-80 - draw.ints(8, 2, 3, 2) / 2).to(dtype).transpose(0, 1) for _ in range(4)]     # bfloat16 has them
+    sizes = (2, 512, 64, 2)                             # bfloat16 has these numbers, and not their differences
+    values = [(-draw.ints(128, 2, 3, 2) / size).to(dtype).transpose(0, 1) for size in sizes]
     single = [value[0, 0, 0] for value in values]
     return {"rewards": impl.reward_loss(values[0], values[1]), "dpo": impl.dpo_loss(*values, 2),
             "one pair": impl.dpo_loss(*single, 0.3)}
@@ -102,7 +103,8 @@ def test_advantages_of_any_shape(impl, draw, dtype):
 
 def test_a_lonely_success(impl, draw):
     """One right answer in n has an advantage of about √n: the rarer, the larger."""
-    return [impl.group_advantages(torch.eye(n, dtype=draw.float, device=draw.device)[0]) for n in (2, 8, 64)]
+    return [impl.group_advantages(torch.eye(n, dtype=draw.float, device=draw.device)[int(draw.ints(n))])
+            for n in (2, 8, 64)]
 
 
 @points(2)

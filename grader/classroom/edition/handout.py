@@ -39,6 +39,7 @@ def run(folder: Path, chosen: list[Chapter], given: list[Chapter], tell=lambda w
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} must be a new or an empty folder; what is in it would be mixed up with the edition")
     _complete(chosen, given)
+    _installed([chapter for chapter in chosen if chapter not in given])
     with tempfile.TemporaryDirectory(prefix="handout-") as scratch:
         draft, secrets = Path(scratch), leaks.secrets(given)
         _copy(draft, chosen, given)
@@ -50,7 +51,9 @@ def run(folder: Path, chosen: list[Chapter], given: list[Chapter], tell=lambda w
                     _record(grader, chapter, draft)
                     grader.mistakes.forget(chapter)
         _refuse_leaks(draft, secrets, "key")
-        shutil.copytree(draft, folder, dirs_exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for inside in draft.iterdir():      # the draft's own mode is for nobody but this process
+            (shutil.copytree if inside.is_dir() else shutil.copy2)(inside, folder / inside.name)
 
 
 def _complete(chosen: list[Chapter], given: list[Chapter]) -> None:
@@ -61,6 +64,14 @@ def _complete(chosen: list[Chapter], given: list[Chapter]) -> None:
         for chapter in those:
             if missing := [other.number for other in chapters.needs(chapter) if other not in those]:
                 raise ValueError(f"{name} has {chapter.number}, which builds on {', '.join(missing)}: add them")
+
+
+def _installed(asked: list[Chapter]) -> None:
+    """Raise CourseError where a check cannot be asked here: at once, since asking the others takes minutes."""
+    for chapter in asked:
+        for check in checks.collect(chapter.tests(), chapter.stem, hidden=False):
+            if check.lacking:
+                raise CourseError(f"{chapter.stem}: {check.lacking} (or leave the chapter out, with --chapters)")
 
 
 # -- what an edition holds -------------------------------------------------------------------------
@@ -169,7 +180,8 @@ def _record(grader: Grader, chapter: Chapter, draft: Path) -> None:
         for number in grader.mistakes.wrong(check):
             reply = suspects[number].submission.ask(check)
             answers.append(({**asked, "mistake": number}, _placeless(reply.header), reply.body))
-    said = [{"words": suspect.edit.words, "parts": sorted(suspect.edit.parts), "by_size": suspect.edit.by_size}
+    said = [{"words": suspect.edit.words, "by_size": suspect.edit.by_size,
+             **{kind: sorted(getattr(suspect.edit, kind)) for kind in ("parts", "own", "leans")}}
             for suspect in suspects]
     head = {"seed": grader.setting.seed, "device": grader.setting.device, "mistakes": said}
     record.write(draft / chapter.record.relative_to(ROOT), head, answers)

@@ -3,11 +3,13 @@
 import os
 import re
 import shutil
-import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grader.classroom.intake.reading import ENDINGS, Read, shown
+from grader.classroom.intake.gradescope import METADATA
+from grader.classroom.intake.reading import Read, shown
+from grader.classroom.intake.roster import Roster
+from grader.classroom.intake.sources import Source, sources_of
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.sandbox.frames import FrameError
@@ -15,8 +17,6 @@ from grader.sandbox.launcher import fresh
 from grader.sandbox.process import Child, Ended, TimedOut
 
 SECONDS = 20.0              # that reading one student's folder or archive may take
-
-_NAME = re.compile(r"[\w.\-@; ]{1,100}")
 
 
 @dataclass
@@ -50,66 +50,73 @@ class Reader:
         if self._child:
             self._child.end()
 
-    def read(self, path: Path) -> Read:
-        """One student's folder or archive; why not, where it cannot be read within the limits."""
-        if self._child is None:
-            self._child = fresh("grader.classroom.intake.reading", environment={**os.environ, "PYTHONPATH": str(ROOT)})
+    def read(self, source: Source) -> Read:
+        """What one student handed in; why not, where it cannot be read within the limits."""
         try:
-            said, body = self._child.ask("read", SECONDS, path=str(path))
-        except (Ended, TimedOut, FrameError) as error:
-            self._child.end()
-            self._child = None
-            why = f"it took more than {SECONDS:g} seconds" if isinstance(error, TimedOut) else "it took too much memory"
-            return Read(refused=[f"{shown(path.name)}: reading {why}"])
+            said, body = self._ask("read", files={name: str(path) for name, path in source.files.items()})
+        except ValueError as error:
+            return Read(refused=[f"{shown(source.shown)}: reading {error}"])
         chosen, start = {}, 0
         for name, size in said["sizes"].items():
             chosen[name] = body[start:start + size]
             start += size
         return Read(chosen, said["files"], said["refused"])
 
+    def people(self, submissions: Path) -> dict[str, list[str]]:
+        """Whom Gradescope's folders belong to, by its own file; nobody where there is none."""
+        if not (submissions / METADATA).is_file():
+            return {}
+        try:
+            return self._ask("people", path=str(submissions / METADATA))[0]["people"]
+        except ValueError as error:
+            raise ValueError(f"{submissions / METADATA}: reading {error}") from None
 
-def collect(submissions: Path, into: Path, shard: tuple[int, int] = (1, 1)) -> tuple[list[Handed], dict[str, str]]:
+    def _ask(self, do: str, **arguments) -> tuple[dict, bytes]:
+        if self._child is None:
+            self._child = fresh("grader.classroom.intake.reading", environment={**os.environ, "PYTHONPATH": str(ROOT)})
+        try:
+            return self._child.ask(do, SECONDS, **arguments)
+        except (Ended, TimedOut, FrameError) as error:
+            self._child.end()
+            self._child = None
+            raise ValueError(f"it took more than {SECONDS:g} seconds" if isinstance(error, TimedOut)
+                             else "it took too much memory") from None
+
+
+def collect(submissions: Path, into: Path, shard: tuple[int, int] = (1, 1),
+            roster: Roster | None = None) -> tuple[list[Handed], dict[str, str]]:
     """Copy what each student handed in to a folder of their name below `into`.
 
-    shard: (I, N) takes every N-th student, from the I-th on.
+    shard: (I, N) takes every N-th student, from the I-th on. roster: who is in the class; nobody else is read.
     Returns (the students, why others are not among them by the name of their folder or archive).
     """
-    sources, refused = sources_of(submissions)
     students = []
     with Reader() as reader:
-        for found in list(sources.values())[shard[0] - 1::shard[1]]:
+        named, refused = whose(submissions, reader, roster)
+        for found in list(named.values())[shard[0] - 1::shard[1]]:
             if len(found) > 1:      # which one counts is not for a program to say
-                names = " and ".join(path.name for _, path in found)
-                refused.update({path.name: f"handed in twice: {names}" for _, path in found})
+                names = " and ".join(source.shown for _, source in found)
+                refused.update({source.shown: f"handed in twice: {names}" for _, source in found})
             else:
-                name, path = found[0]
-                students.append(_copy(reader.read(path), name, path.name, into / name))
+                name, source = found[0]
+                students.append(_copy(reader.read(source), name, source.shown, into / name))
     return students, refused
 
 
-def sources_of(submissions: Path) -> tuple[dict[str, list[tuple[str, Path]]], dict[str, str]]:
-    """(the folders and archives by their student, each with the student's name; why others are refused).
-
-    The name is that of this one look: what lies there when it is read may be something else.
-    """
-    if not submissions.is_dir():
-        raise ValueError(f"SUBMISSIONS {submissions} is no folder")
-    if any((submissions / f"{chapter.stem}.py").exists() for chapter in chapters.chapters()):
-        raise ValueError(f"SUBMISSIONS {submissions} holds exercises itself; "
-                         "it takes a folder of folders or archives, one per student")
-    sources: dict[str, list[tuple[str, Path]]] = {}
-    refused: dict[str, str] = {}
-    for path in sorted(submissions.iterdir()):
-        if path.name.startswith("."):
-            continue
-        name, why = _student(path)
-        if why:
-            refused[path.name] = why
+def whose(submissions: Path, reader: Reader, roster: Roster | None = None,
+          ) -> tuple[dict[str, list[tuple[str, Source]]], dict[str, str]]:
+    """(what was handed in by each student, each with the student's name; why other entries are refused)."""
+    sources, refused = sources_of(submissions, reader.people(submissions))
+    named: dict[str, list[tuple[str, Source]]] = {}
+    for source in sources:
+        person = roster.person(source) if roster else None
+        if roster and not person:
+            near = roster.nearest(source)
+            refused[source.shown] = "nobody in the roster" + (f"; the nearest is {near}" if near else "")
         else:
-            sources.setdefault(name.casefold(), []).append((name, path))
-    if not sources and not refused:
-        raise ValueError(f"SUBMISSIONS {submissions} is empty")
-    return sources, refused
+            name = person.called if person else source.name
+            named.setdefault(name.casefold(), []).append((name, source))
+    return dict(sorted(named.items())), refused
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -119,22 +126,6 @@ def parse_shard(text: str) -> tuple[int, int]:
     if not 1 <= number <= of:
         raise ValueError(f"--shard {text!r}: it takes I/N with I from 1 to N, such as 2/8")
     return number, of
-
-
-def _student(path: Path) -> tuple[str, str]:
-    """(the student's name, why this entry is refused)."""
-    if path.is_symlink():
-        return "", "a link is not followed"
-    name = path.name
-    if not path.is_dir():
-        ending = next((end for end in ENDINGS if name.lower().endswith(end)), "")
-        if not path.is_file() or not ending:
-            return "", "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz)"
-        name = name[:-len(ending)]
-    name = unicodedata.normalize("NFC", name)
-    if not _NAME.fullmatch(name) or name[0] in ". " or name[-1] in ". ":
-        return "", "a name has 1 to 100 letters, digits, spaces and . _ - @ ; and neither begins nor ends with a dot"
-    return name, ""
 
 
 def _copy(found: Read, name: str, source: str, folder: Path) -> Handed:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from grader.classroom.intake.gradescope import people
 from grader.course import chapters, stubs
 from grader.sandbox.frames import channel, read_frame, write_frame
 from grader.sandbox.jail import MAX_FILE
@@ -57,20 +58,18 @@ class Entry:
     read: Callable[[int], bytes] | None = None
 
 
-def read(path: Path) -> Read:
-    """Read one student's folder or archive; whatever is wrong with it is said in what comes back."""
+def read(files: dict[str, Path]) -> Read:
+    """Read what one student handed in; whatever is wrong with it is said in what comes back.
+
+    files: a folder or an archive under the name "", or single files under the names that they had.
+    """
     found = Read()
     try:
-        top = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            files = _sift(_entries(path.name, top), found)
-        finally:
-            os.close(top)
-        found.chosen = _chosen(files, found)
+        found.chosen = _chosen(_sift(_all(files), found), found)
         found.refused[:0] = _beside_stubs(found)
     except Exception as error:      # a broken archive can raise nearly anything
         why = str(error) if isinstance(error, Refused) else f"it cannot be read ({type(error).__name__}: {error})"
-        found.chosen, found.refused = {}, [f"{path.name}: {shown(why)}"]
+        found.chosen, found.refused = {}, [f"{next(iter(files.values())).name}: {shown(why)}"]
     found.files = [shown(name) for name in found.files]
     if len(found.refused) > MAX_SAID:
         found.refused[MAX_SAID:] = [f"and {len(found.refused) - MAX_SAID} more were left out"]
@@ -170,6 +169,19 @@ def shown(text: str) -> str:
 
 # -- folders and archives ------------------------------------------------------------------------
 
+def _all(files: dict[str, Path]) -> Iterator[Entry]:
+    """What lies in a folder or an archive, or in single files, of which one may be an archive itself."""
+    for name, path in files.items():
+        top = _open(path)
+        try:
+            if not name or (len(files) == 1 and name.lower().endswith(ENDINGS)):
+                yield from _entries(path.name, top)
+            else:
+                yield Entry(name, _kind(os.fstat(top).st_mode), lambda n, top=top: os.read(top, n))
+        finally:
+            os.close(top)
+
+
 def _entries(name: str, top: int) -> Iterator[Entry]:
     """What lies in an open folder or archive."""
     if stat.S_ISDIR(os.fstat(top).st_mode):
@@ -207,13 +219,12 @@ def _of_folder(top: int, path: str = "") -> Iterator[Entry]:
                 os.close(inner)
 
 
-def _open(name: str, folder: int, how: int = 0) -> int:
+def _open(name, folder: int | None = None, how: int = 0) -> int:
     """Open what must not have become a link or a pipe since it was looked at."""
     return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | how, dir_fd=folder)
 
 
 def _first(name: str, folder: int, n: int) -> bytes:
-    """The first bytes of a file."""
     with open(_open(name, folder), "rb") as file:
         return file.read(n)
 
@@ -250,8 +261,7 @@ class _Limited:
         self._stream, self._left = stream, MAX_UNPACKED
 
     def read(self, n: int) -> bytes:
-        data = self._stream.read(min(n, 1 << 20))
-        self._left -= len(data)
+        self._left -= len(data := self._stream.read(min(n, 1 << 20)))
         if self._left < 0:
             raise Refused(f"it unpacks to more than {MAX_UNPACKED >> 20} MB")
         return data
@@ -279,10 +289,14 @@ def main() -> None:
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
             request, _ = read_frame(requests)
-            found = read(Path(request["with"]["path"]))
-            sizes = {name: len(content) for name, content in found.chosen.items()}
-            write_frame(replies, {"id": request["id"], "sizes": sizes, "files": found.files, "refused": found.refused},
-                        b"".join(found.chosen.values()))
+            if request["do"] == "people":
+                said, body = {"people": people(Path(request["with"]["path"]))}, b""
+            else:
+                found = read({name: Path(path) for name, path in request["with"]["files"].items()})
+                said = {"sizes": {name: len(content) for name, content in found.chosen.items()},
+                        "files": found.files, "refused": found.refused}
+                body = b"".join(found.chosen.values())
+            write_frame(replies, {"id": request["id"], **said}, body)
 
 
 if __name__ == "__main__":

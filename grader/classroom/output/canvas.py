@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.classroom.output.exports import EXCUSED
 from grader.classroom.output.gradebook import Gradebook, Score
 from grader.course import chapters
 from grader.front.results import write_whole
@@ -72,8 +73,11 @@ class Template:
             row += [""] * (len(self.rows[0]) - len(row))
             scores = {cell.chapter.stem: book.cell(cell) for cell in book.students[student]}
             scores[TOTAL] = Score(total.grade, total.of_points)
+            excused = {cell.chapter.stem for cell in book.students[student] if book.override(cell).excused}
             for column, what in self.columns.items():
-                if what in scores:
+                if what in excused:
+                    row[column] = EXCUSED
+                elif what in scores:
                     row[column] = self._scaled(column, scores[what], scaled)
         said += [f"{line}, and points are scaled to that" for line in sorted(scaled)]
         if rest := len(rows) - len(matched):

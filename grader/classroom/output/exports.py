@@ -17,6 +17,7 @@ from grader.front.results import Result, write_whole
 from grader.judge.verdict import Word
 
 MAXIMUM = "(maximum)"       # the first row of grades.csv; no student can be called that
+EXCUSED = "EX"              # in place of points, as Canvas has it
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -55,10 +56,14 @@ def grades(book: Gradebook) -> str:
         total = book.total(student)
         table.writerow([
             plain(student),
-            *(_number(book.cell(own[chapter]).points) if chapter in own else "" for chapter in book.chapters),
+            *(_worth(book, own[chapter]) if chapter in own else "" for chapter in book.chapters),
             _number(total.points), *([_number(total.days), _number(total.grade)] if late else []),
             " ".join(chapter.number for chapter in book.chapters if chapter in own and own[chapter].missing)])
     return text.getvalue()
+
+
+def _worth(book: Gradebook, cell: Cell) -> str:
+    return EXCUSED if book.override(cell).excused else _number(book.cell(cell).points)
 
 
 def plain(text: str) -> str:
@@ -78,16 +83,27 @@ def gradescope(book: Gradebook, student: str) -> dict:
     said = f"{total.days:g} days late: {book.grading.formula}" if total.grade != total.points else ""
     walls = "" if all(cell.walls for cell in cells) else "Graded without a jail."
     return {"score": total.grade, "output": "\n".join(filter(None, [said, walls])), "stdout_visibility": "hidden",
-            "tests": [test for cell in cells for test in _tests(book, cell)]}
+            "tests": [test for cell in cells for test in [*_tests(book, cell), *_decided(book, cell)]]}
+
+
+def _decided(book: Gradebook, cell: Cell) -> list[dict]:
+    """What a person has decided, as one more test: with it the scores sum to the total again."""
+    override = book.override(cell)
+    if not str(override) and not override.comment:
+        return []
+    score, asked = book.cell(cell), Score(book.asked(cell), book.most(cell.chapter))
+    change = Score(round(score.points - asked.points, 4), round(score.of_points - asked.of_points, 4))
+    said = "\n".join(filter(None, [str(override), override.comment]))
+    return [_test(f"{title(cell.chapter)}: decided by a person", change, "passed", said)]
 
 
 def _tests(book: Gradebook, cell: Cell) -> list[dict]:
     name = title(cell.chapter)
     if cell.missing:
         said = f"There is no {cell.chapter.stem}.py" + (f": {cell.note}" if cell.note else ".")
-        return [_test(name, book.cell(cell), "failed", said)]
+        return [_test(name, Score(0.0, book.most(cell.chapter)), "failed", said)]
     if any(result.whole and not result.hidden for result in cell.verdicts):     # one failure, not one for each check
-        return [_test(name, book.cell(cell), "failed", explained(cell.whole))]
+        return [_test(name, Score(book.asked(cell), book.most(cell.chapter)), "failed", explained(cell.whole))]
     tests = []
     for result in cell.verdicts:
         score, status = book.result(cell.chapter, result), "passed" if result.verdict == Word.PASSED else "failed"
@@ -156,8 +172,11 @@ class _Case:
 
 def _cases(book: Gradebook, cell: Cell) -> Iterator[_Case]:
     if cell.missing:
-        yield _Case("the whole file", {**vars(book.cell(cell)), "verdict": Word.MISSING}, "failure",
+        nothing = Score(0.0, book.most(cell.chapter))
+        yield _Case("the whole file", {**vars(nothing), "verdict": Word.MISSING}, "failure",
                     cell.note or "nothing was handed in")
+    if said := str(book.override(cell)):
+        yield _Case("decided by a person", {**vars(book.cell(cell)), "decision": said}, "", "")
     for result in cell.verdicts:
         passed, counted = result.verdict == Word.PASSED, not result.whole or result is cell.whole
         properties = {**vars(book.result(cell.chapter, result)), "verdict": result.verdict, "mistake": result.mistake,

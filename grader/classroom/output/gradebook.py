@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from grader.classroom.output.grading import Grading
+from grader.classroom.output.overrides import Override
 from grader.classroom.run.cells import Cell
 from grader.course.chapters import Chapter
 from grader.front.results import Asked, Result
@@ -57,9 +58,16 @@ class Gradebook:
         return round(sum(check.of_points * factors[check.hidden] for check in self._checks[chapter.stem]), 4)
 
     def cell(self, cell: Cell) -> Score:
+        """A cell's points, with what a person has decided of it."""
+        return Score(*self.override(cell).of(self.asked(cell), self.most(cell.chapter)))
+
+    def asked(self, cell: Cell) -> float:
+        """The points that its checks give."""
         factors = self._factors[cell.chapter.stem]
-        points = sum(result.points * factors[result.hidden] for result in cell.verdicts)
-        return Score(round(points, 4), self.most(cell.chapter))
+        return round(sum(result.points * factors[result.hidden] for result in cell.verdicts), 4)
+
+    def override(self, cell: Cell) -> Override:
+        return self.grading.override(cell.student, cell.chapter)
 
     def sum(self, cells: Iterable[Cell]) -> Score:
         scores = [self.cell(cell) for cell in cells]

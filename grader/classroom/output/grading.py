@@ -1,4 +1,4 @@
-"""grading.toml: what a chapter is worth, what its hidden checks count, and what being late costs."""
+"""grading.toml: what a chapter is worth, what its hidden checks count, what being late costs, what was decided."""
 
 import ast
 import csv
@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from grader.classroom.output import overrides
+from grader.classroom.output.overrides import Override
 from grader.course import chapters
-from grader.course.chapters import ROOT
+from grader.course.chapters import ROOT, Chapter
 from grader.front.results import Asked
 
 DEFAULT = ROOT / "grading.toml"
@@ -28,6 +30,11 @@ class Grading:
     weights: dict[str, float] = field(default_factory=dict)     # by a chapter's stem
     formula: str = ""
     days: dict[str, float] = field(default_factory=dict)        # by a student's name
+    overrides: dict[str, dict[str, Override]] = field(default_factory=dict)     # by name and a chapter's stem
+
+    def override(self, student: str, chapter: Chapter) -> Override:
+        """What a person has decided; an empty decision where nobody has."""
+        return self.overrides.get(student, {}).get(chapter.stem, Override())
 
     def factors(self, chapter: str, checks: Sequence[Asked]) -> dict[bool, float]:
         """What one point of a visible and of a hidden check counts: {False: ..., True: ...}.
@@ -60,8 +67,8 @@ def read(path: Path | None = None) -> Grading:
         said = tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
-    late = said.get("late", {})
-    for where, table, known in (("", said, {"hidden_share", "weights", "late"}), ("late.", late, {"formula", "days"})):
+    late, known_here = said.get("late", {}), {"hidden_share", "weights", "late", "overrides"}
+    for where, table, known in (("", said, known_here), ("late.", late, {"formula", "days"})):
         if strange := sorted(table.keys() - known):
             raise ValueError(f"{path}: {where}{strange[0]} has no meaning here; known are {', '.join(sorted(known))}")
     share = said.get("hidden_share")
@@ -74,7 +81,11 @@ def read(path: Path | None = None) -> Grading:
         weights[chapters.find(name).stem] = float(weight)
     if bool(late.get("formula")) != bool(late.get("days")):
         raise ValueError(f"{path}: late.formula and late.days need each other")
-    grading = Grading(share, weights, late.get("formula", ""))
+    decided = said.get("overrides", "")
+    if type(decided) is not str:
+        raise ValueError(f"{path}: overrides must be the name of a CSV file beside it, got {decided!r}")
+    grading = Grading(share, weights, late.get("formula", ""),
+                      overrides=overrides.read(path.parent / decided) if decided else {})
     if grading.formula:
         calculate(grading.formula, points=1.0, of_points=1.0, days=1.0)
         grading.days = _days(path.parent / late["days"])

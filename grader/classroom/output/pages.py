@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from grader.classroom.output import reflection
 from grader.classroom.output.exports import file_names
 from grader.classroom.output.gradebook import Gradebook
+from grader.classroom.output.overrides import Override
 from grader.classroom.output.similar import SHARE, shared_lines, similar, too_long
 from grader.classroom.run.cells import Cell
 from grader.course.chapters import Chapter
@@ -42,14 +43,15 @@ def write(out: Path, book: Gradebook, manifest: dict) -> None:
     feedback = pen.get_template("feedback.html")
     for name, own in students.items():
         write_whole(out / "feedback" / pages[name], feedback.render(
-            student=name, chapters=[_chapter(cell, book) for cell in own], score=book.sum(own)))
+            student=name, chapters=[_chapter(cell, book) for cell in own], total=book.total(name),
+            formula=book.grading.formula, seeds=sorted({cell.seed for cell in own}), manifest=manifest))
     write_whole(out / "class.html", pen.get_template("class.html").render(
         manifest=manifest, pages=pages, stems=book.chapters, total=book.sum(book.cells),
         rows=[{"student": name, "score": book.sum(own), "cells": {cell.chapter: cell for cell in own},
                "scores": {cell.chapter: book.cell(cell) for cell in own}} for name, own in students.items()],
         chapters=[_class_chapter(chapter, students, book) for chapter in book.chapters],
         letters={word: word.letter for word in Word},
-        mistakes=_mistakes(students), look=_look(out, students), share=SHARE,
+        mistakes=_mistakes(students), look=_look(out, students), share=SHARE, decided=_decided(book),
         alike=_alike(out, students, book.chapters)))
 
 
@@ -124,6 +126,7 @@ def _chapter(cell: Cell, book: Gradebook) -> dict:
     whole = [result for result in cell.verdicts if result.whole and not result.hidden][:1]
     bad = [result for result in parts if not result.hidden and not result.verdict.fine]
     return {"cell": cell, "chapter": cell.chapter, "score": book.cell(cell), "words": _words(cell),
+            "override": book.override(cell), "asked": book.asked(cell),
             "whole": _cards(whole, cell.chapter),
             "cards": _cards(bad, cell.chapter),
             "hidden": _rules(result for result in cell.verdicts if result.hidden and result.verdict != Word.PASSED),
@@ -223,14 +226,21 @@ def _mistakes(students: dict[str, list[Cell]]) -> list[dict]:
     for name, own in students.items():
         for cell in own:
             for result in cell.verdicts:
-                if result.mistake:
-                    made[cell.chapter, result.mistake][name] = None
+                for mistake in result.mistake.splitlines():
+                    made[cell.chapter, mistake][name] = None
     return [{"chapter": chapter, "mistake": words, "students": list(names)}
             for (chapter, words), names in sorted(made.items(), key=lambda item: (-len(item[1]), item[0]))]
 
 
+def _decided(book: Gradebook) -> list[dict]:
+    """What persons have decided, and why."""
+    return [{"student": cell.student, "chapter": cell.chapter, "what": str(override) or "a comment",
+             "why": override.reason or override.comment}
+            for cell in book.cells if (override := book.override(cell)) != Override()]
+
+
 def _look(out: Path, students: dict[str, list[Cell]]) -> list[dict]:
-    """What a person should look at: files with other names, that could not be asked, or with lines that may hide a use."""
+    """What a person should look at: files with other names, without an answer, or with lines that may hide a use."""
     found = []
     for name, own in students.items():
         for cell in own:

@@ -14,7 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from grader.classroom.intake import collect
+from grader.classroom.intake import collect, sources
+from grader.classroom.intake.reading import ENDINGS, shown
+from grader.classroom.intake.roster import Roster
 from grader.classroom.output import canvas, exports, grading, pages
 from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.run import cells
@@ -63,9 +65,13 @@ def run(options) -> int:
         shard = collect.parse_shard(settled["shard"])
         if seed is None:
             raise ValueError("--shard needs --seed N, the same for all shards")
-        settled["class"] = sorted(collect.sources_of(submissions)[0])
+    roster = Roster.read(Path(settled["roster"])) if settled["roster"] else None
+    with collect.Reader() as reader:        # what is no class is refused before anything is written
+        named = collect.whose(submissions, reader, roster)[0]
+    if settled["shard"]:
+        settled["class"] = sorted(named)
     with locked(out):
-        students, refused = collect.collect(submissions, out / "submissions", shard)
+        students, refused = collect.collect(submissions, out / "submissions", shard, roster)
         this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules,
                    template)
         this.checks = checks_of(before)
@@ -127,13 +133,16 @@ class Run:
 
         Each cell is written as it ends. What was graded stays where the file is no longer there.
         """
+        if strange := set(options.students or ()) - {student.name for student in self.students}:
+            raise ValueError(f"--students {', '.join(sorted(strange))}: nobody here is called that")
         wanted = [chapter for chapter in self.chapters if not again or chapter.stem in again]
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
         self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
         self._warn()
-        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in self.students]
+        students = [student for student in self.students if not options.students or student.name in options.students]
+        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in students]
         self._write_manifest()
         todo = self._todo(blank, bool(again))
         folders = {student.name: student.folder for student in self.students}
@@ -204,10 +213,12 @@ class Run:
     def _warn(self) -> None:
         """Say what will not be graded, and what will not be asked."""
         for name, why in self.refused.items():
-            self.say(f"refused: {collect.shown(name)}: {why}")
+            self.say(f"refused: {shown(name)}: {why}")
         for student in self.students:
             for why in student.refused:
                 self.say(f"left out: {student.name}: {why}")
+            if mixed := sources.scripts(student.name):
+                self.say(f"look at the name {student.name}: one word has {' and '.join(sorted(mixed)).lower()} letters")
         bare = [c.number for c in self.chapters if not any(cells.files(c, self.setting).values())]
         if bare:
             self.say(f"No hidden checks are there for {', '.join(bare)}: only what students see is asked.")
@@ -221,7 +232,7 @@ class Run:
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.begun)), **more,
             "rules": results.to_json(self.grading), "checks": results.to_json(self.checks),
             "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
-            "refused": {collect.shown(name): why for name, why in self.refused.items()},
+            "refused": {shown(name): why for name, why in self.refused.items()},
             "gone": self.gone(), "not_asked": cells.not_asked(self.setting)}
         results.write_whole(self.out / "manifest.json", json.dumps(content, indent=1) + "\n")
 
@@ -229,7 +240,7 @@ class Run:
         """Who has cells here of an earlier run, and is neither among the students now nor refused."""
         here = {student.name for student in self.students}
         return sorted(folder.name for folder in (self.out / "cells").glob("*") if folder.name not in here and not any(
-            folder.name + ending in self.refused for ending in ("", *collect.ENDINGS)))
+            folder.name + ending in self.refused for ending in ("", *ENDINGS)))
 
     def cells(self) -> list[Cell]:
         """All cells of the run, by chapter and student."""
@@ -266,9 +277,9 @@ class Run:
                      f"{': ' if instead else ''}{'; '.join(instead)}")
         if gone := self.gone():
             self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
-        late = self.grading.days.keys() - {student.name for student in self.students}
-        if late:
-            self.say(f"late.days names nobody here: {', '.join(sorted(late))}")
+        for what, named in (("late.days", self.grading.days), ("overrides", self.grading.overrides)):
+            if nobody := named.keys() - {student.name for student in self.students}:
+                self.say(f"{what} names nobody here: {', '.join(sorted(nobody))}")
         self.say(f"Written to {chapters.shown(self.out)}: grades.csv, class.html, feedback/, results/, junit.xml, "
                  f"manifest.json{', canvas.csv' if self.template else ''}.")
         return 1 if lost or self.refused or any(student.refused for student in self.students) else 0

@@ -13,7 +13,7 @@ from grader.sandbox.setting import TIMEOUT, Setting
 
 # The options that a run keeps, as they are where nothing is said.
 WITHOUT = {"submissions": None, "chapters": [], "hidden_from": "", "timeout": TIMEOUT, "device": "cpu", "walls": True,
-           "shard": "", "grading": "", "canvas": ""}
+           "shard": "", "grading": "", "canvas": "", "roster": ""}
 
 
 def manifest(path: Path) -> dict:
@@ -29,6 +29,7 @@ def settle(options, before: dict) -> dict:
     given = {"submissions": options.submissions and str(options.submissions.resolve()),
              "hidden_from": options.hidden_from and str(options.hidden_from.resolve()),
              "timeout": options.timeout, "device": options.device, "shard": options.shard,
+             "roster": options.roster and str(options.roster.resolve()),
              "walls": False if options.no_jail else None}
     if options.chapters:        # a run that goes on keeps those that it has
         stems = {chapter.stem for chapter in chapters.several(*options.chapters)}

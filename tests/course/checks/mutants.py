@@ -1,10 +1,11 @@
 """Small faults put into the solutions one at a time: which of them does no check notice?
 
-    python -m tests.course.checks.mutants [CHAPTER …] [--sample N] [--seed S] [--jobs 2]
+    python -m tests.course.checks.mutants [CHAPTER …] [--sample N] [--seed S] [--jobs 2] [--configurations 200]
 
 A development tool. Each mutant is a submission whose only fault is one edit inside a solution block; all
-visible and hidden checks are asked of it, until one fails. One that passes them all shows a hole in the
-checks, or means the same as the reference: then it stands in equivalent_mutants.toml, with the reason.
+visible and hidden checks are asked of it, until one fails. One that passes them all is compared with the
+reference over random valid configurations (holes.py). Where it differs it is a hole in the checks, told with the
+smallest input; else it means the same, and stands in equivalent_mutants.toml with the reason, or is still to settle.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from grader.course import chapters
 from grader.course.chapters import SOLUTIONS, Chapter
 from grader.judge.engine import Grader
 from grader.sandbox.setting import Setting
+from tests.course.checks.holes import CONFIGURATIONS, Found, Searcher
 from tests.course.checks.touched import changed_by, lines_of_checks
 
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
@@ -210,7 +212,15 @@ def fates(chapter: Chapter, chosen: list[Mutant]) -> dict[Mutant, str]:
     return found
 
 
-def hunt(chapter: Chapter, sample: int | None, seed: int, jobs: int) -> bool:
+def compared(chapter: Chapter, survivors: list[Mutant], configurations: int) -> dict[Mutant, Found]:
+    """What random valid configurations say of mutants that passed every check."""
+    if not survivors:
+        return {}
+    with Searcher(chapter, configurations) as searcher:
+        return {mutant: searcher.find(mutant.source, mutant.part) for mutant in survivors}
+
+
+def hunt(chapter: Chapter, sample: int | None, seed: int, jobs: int, configurations: int) -> bool:
     """Print what becomes of a chapter's mutants; whether nothing is left to settle."""
     def key(mutant):
         return mutant.part, mutant.was, mutant.becomes
@@ -219,25 +229,35 @@ def hunt(chapter: Chapter, sample: int | None, seed: int, jobs: int) -> bool:
     entries = tomllib.loads(EQUIVALENT.read_text("utf-8")).get("mutant", [])
     listed = {(e["part"], e["was"], e["becomes"]) for e in entries if e["chapter"] == chapter.number}
     chosen = random.Random(seed).sample(everything, min(len(everything), sample or len(everything)))
-    found: dict[Mutant, str] = {}
+    fate: dict[Mutant, str] = {}
     lines_of_checks(chapter)        # once, before each thread wants to know
     with ThreadPoolExecutor(jobs) as pool:
         for some in pool.map(lambda i: fates(chapter, chosen[i::jobs]), range(jobs)):
-            found |= some
-    survivors = [mutant for mutant in everything if found.get(mutant) == ""]
-    new = [mutant for mutant in survivors if key(mutant) not in listed]
+            fate |= some
+    survivors = [mutant for mutant in everything if fate.get(mutant) == ""]
+    found = compared(chapter, survivors, configurations)
+    holes = [mutant for mutant in survivors if found[mutant].differs]
+    equal = [mutant for mutant in survivors if not found[mutant].differs]
+    new = [mutant for mutant in equal if key(mutant) not in listed]
     print(f"{chapter.stem}: {len(chosen)} of {len(everything)} mutants, {len(chosen) - len(survivors)} caught "
-          f"({sum(fate.endswith('timeout') for fate in found.values())} by time), "
-          f"{len(survivors) - len(new)} equivalent, {len(new)} survived; {time.monotonic() - start:.0f} s")
+          f"({sum(said.endswith('timeout') for said in fate.values())} by time), {len(equal) - len(new)} equivalent, "
+          f"{len(holes)} holes, {len(new)} to settle; {time.monotonic() - start:.0f} s")
+    for mutant in holes:
+        one, but = found[mutant], ", though listed as equivalent" * (key(mutant) in listed)
+        print(f"  {mutant.part}, line {mutant.line}: a hole{but}\n    - {mutant.was}\n    + {mutant.becomes}\n"
+              f"    {one.differs}, in {one.scenario}:", *one.told, sep="\n      ")
     for mutant in new:
-        print(f"  {mutant.part}, line {mutant.line}\n    - {mutant.was}\n    + {mutant.becomes}")
-    wrong = [(mutant, fate) for mutant, fate in found.items() if fate and key(mutant) in listed]
-    for mutant, fate in wrong:
-        print(f"  listed as equivalent and caught by {fate}: {mutant.part}: {mutant.becomes}")
+        print(f"  {mutant.part}, line {mutant.line}: the same in {found[mutant].tried} configurations"
+              f"\n    - {mutant.was}\n    + {mutant.becomes}")
+    if parts := sorted({mutant.part for mutant in survivors if not found[mutant].drawn}):
+        print(f"  not drawn: {', '.join(parts)}")
+    wrong = [(mutant, said) for mutant, said in fate.items() if said and key(mutant) in listed]
+    for mutant, said in wrong:
+        print(f"  listed as equivalent and caught by {said}: {mutant.part}: {mutant.becomes}")
     gone = sorted(listed - set(map(key, everything)))
     for part, was, becomes in gone:
         print(f"  listed as equivalent and no longer there: {part}: {was} → {becomes}")
-    return not (new or wrong or gone)
+    return not (holes or new or wrong or gone)
 
 
 def main() -> None:
@@ -246,9 +266,11 @@ def main() -> None:
     parser.add_argument("--sample", type=int, help="at most this many mutants of a chapter")
     parser.add_argument("--seed", type=int, default=0, help="which ones a sample takes")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--configurations", type=int, default=CONFIGURATIONS, help="how many a survivor is compared in")
     given = parser.parse_args()
     wanted = [chapters.find(name) for name in given.chapters] or chapters.chapters()
-    raise SystemExit(not all([hunt(chapter, given.sample, given.seed, given.jobs) for chapter in wanted]))
+    raise SystemExit(not all([hunt(chapter, given.sample, given.seed, given.jobs, given.configurations)
+                              for chapter in wanted]))
 
 
 if __name__ == "__main__":

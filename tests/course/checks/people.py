@@ -94,5 +94,5 @@ def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Scre
         return Screen(fault, False, [], None)
     first = failed[0]
     words = first.mistake or f"{first.check.rule} {' '.join(first.facts)} {first.check.hint}"
-    wrong = sorted({verdict.mistake for verdict in failed if verdict.mistake and not fault.fits(verdict.mistake)})
+    wrong = sorted({words for verdict in failed for words in verdict.mistake.splitlines() if not fault.fits(words)})
     return Screen(fault, fault.fits(words) and not wrong, wrong, first)

@@ -1,7 +1,9 @@
-"""The tool that makes small faults makes those it says, in solution blocks and nowhere else."""
+"""The tool that makes small faults makes those it says, in solution blocks and nowhere else; and it tells an edit
+that differs from one that means the same.
+"""
 
 from grader.course import chapters
-from tests.course.checks.mutants import Mutant, fates, mutants
+from tests.course.checks.mutants import Mutant, compared, fates, mutants
 
 SOLUTION = '''\
 def head(x, n, dim=-1):
@@ -37,3 +39,23 @@ def test_an_unchanged_solution_is_caught_by_nothing():
     chapter = chapters.find("00_shapes")
     same = Mutant(chapter.solution.read_text("utf-8"), "", 1, "", "")
     assert fates(chapter, [same]) == {same: ""}
+
+
+def test_a_planted_hole_is_found_with_the_smallest_input_and_an_equal_edit_is_none():
+    chapter = chapters.find("03_linear")
+    source = chapter.solution.read_text("utf-8")
+
+    def edited(part, was, becomes):
+        assert source.count(was) == 1
+        return Mutant(source.replace(was, becomes), part, 1, was, becomes)
+
+    equal = edited("Linear.forward", "y = x @ self.weight.T", "y = x.matmul(self.weight.transpose(0, 1))")
+    detached = edited("Linear.forward", "y = x @ self.weight.T", "y = x @ self.weight.detach().T")
+    rare = edited("Linear.forward", "return y if self.bias is None",
+                  "y = y + 1 if self.training and y.shape[:1] == (3,) else y\n        return y if self.bias is None")
+    endless = edited("linear_flops", "return 2 * batch", "while batch > 3: pass\n    return 2 * batch")
+    found = compared(chapter, [equal, detached, rare, endless], 100)
+    assert not found[equal].differs and found[equal].tried > 50
+    assert found[detached].differs.startswith("the gradients of Linear")
+    assert "numbers differ" in found[rare].differs and any("float32 (3, 1)" in line for line in found[rare].told)
+    assert found[endless].differs == "does not end" and "batch = 4" in found[endless].told

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from grader.classroom.output import canvas, exports, reflection
 from grader.classroom.output.gradebook import Gradebook
@@ -18,7 +19,9 @@ from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.front.results import Asked, Result
 from grader.judge import compare
+from grader.judge.engine import Grader
 from grader.judge.verdict import Word
+from grader.sandbox import wire
 from grader.sandbox.wire import Leaf
 
 LINEAR = chapters.find("linear")
@@ -106,6 +109,21 @@ def test_two_runs_do_not_work_in_one_folder(again):
     assert _grade(again, "--resume").returncode == 0
 
 
+def test_one_appeal_asks_one_student(again):
+    paths = {student: cells.path(again / "out", student, LINEAR) for student in ("ada", "bob", "eve")}
+    before = {student: path.stat().st_mtime_ns for student, path in paths.items()}
+    manifest = again / "out" / "manifest.json"
+    appeal = [sys.executable, "-m", "grader", "grade", "--regrade", str(manifest), "--students"]
+    done = subprocess.run([*appeal, "bob"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [student for student, stamp in before.items()
+            if paths[student].stat().st_mtime_ns != stamp] == ["bob"]
+    page = (again / "out" / "feedback" / "bob.html").read_text("utf-8")
+    assert "with seed 5." in page and "--seed 5" in page
+    done = subprocess.run([*appeal, "mallory"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and "--students mallory: nobody here is called that" in done.stderr
+
+
 def test_nothing_is_resumed_where_nothing_was_begun(run, tmp_path):
     shutil.copytree(run / "in", tmp_path / "in")
     (tmp_path / "out").mkdir()
@@ -160,3 +178,23 @@ def test_a_line_that_may_hide_a_use_is_shown(line, found, tmp_path):
 def test_the_course_s_own_solutions_hide_little(chapter):
     """So that what is listed is worth a look."""
     assert len(reflection.lines(chapter.solution, chapter)) <= 2
+
+
+@pytest.mark.parametrize("large, said", [
+    ([10**4299 + number for number in range(3600)], "characters"), (["x" * 999_999] * 8, "characters"),
+    ({f"{number}{'k' * 190}": 0 for number in range(500)}, "characters"), (torch.zeros(1 << 20), "tensors of"),
+    ([[torch.zeros(1)] * 40_000] * 4, "values")], ids=["ints", "strings", "labels", "numbers", "tensors"])
+def test_an_answer_much_larger_than_the_right_one_is_not_compared(large, said):
+    """It would take as many times as long, for each check and each known mistake."""
+    most = wire.Size.beside(*wire.encode([24, torch.zeros(3, 4), "right"]))
+    with pytest.raises(wire.TooLarge, match=said):
+        wire.decode(*wire.encode(large), most)
+    wire.decode(*wire.encode([24] * 500 + ["x" * 10_000, torch.zeros(200, 400)]), most)
+
+
+def test_an_answer_much_larger_than_the_right_one_is_wrong(tmp_path):
+    (tmp_path / "ex03_linear.py").write_text(
+        RIGHT + "\n\ndef linear_flops(*_):\n    return [10**4299 + i for i in range(1600)]\n", "utf-8")
+    with Grader() as grader:
+        verdict, = grader.grade(LINEAR, tmp_path, only=lambda check: check.function == "test_flops")
+    assert verdict.word == "wrong" and "characters, many times what is expected" in verdict.facts[0]

@@ -185,16 +185,16 @@ def test_an_archive_that_cannot_be_read_is_refused_and_the_others_go_on(kind, wo
     monkeypatch.setattr(reading, "MAX_BYTES", 2 << 20)
     _bomb(tmp_path / "in" / "eve.zip", kind)
     _folder(tmp_path / "in" / "ada", {"ex03_linear.py": "1"})
-    eve = reading.read(tmp_path / "in" / "eve.zip")
+    eve = reading.read({"": tmp_path / "in" / "eve.zip"})
     assert words in eve.refused[0] and not eve.chosen
-    assert list(reading.read(tmp_path / "in" / "ada").chosen) == ["ex03_linear.py"]
+    assert list(reading.read({"": tmp_path / "in" / "ada"}).chosen) == ["ex03_linear.py"]
 
 
 def test_a_tar_is_read_no_further_than_its_limit_whatever_it_says(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MAX_UNPACKED", 1 << 20)
     _tar(tmp_path / "in" / "eve.tgz", (tarfile.TarInfo("film.mp4"), b"\0" * (2 << 20)),
          (tarfile.TarInfo("ex03_linear.py"), b"1"))
-    eve = reading.read(tmp_path / "in" / "eve.tgz")
+    eve = reading.read({"": tmp_path / "in" / "eve.tgz"})
     assert "unpacks to more than 1 MB" in eve.refused[0] and not eve.chosen
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from grader.classroom.intake import collect, reading
+from grader.classroom.intake import collect, reading, sources
+from grader.classroom.intake.roster import Roster
 from grader.course import chapters
 
 LINEAR = chapters.find("linear")
@@ -34,8 +35,8 @@ def test_what_changes_after_the_first_look_is_that_students_fault_alone(becomes,
     """A folder that a sync client takes away, or a student swaps: everybody else's files stay."""
     top, looked = _class(tmp_path / "in", "ada", "eve", "zoe"), collect.sources_of
 
-    def then_changed(submissions):
-        found = looked(submissions)
+    def then_changed(*arguments):
+        found = looked(*arguments)
         shutil.rmtree(top / "eve")
         if becomes == "a link":
             (top / "eve").symlink_to(chapters.SOLUTIONS)
@@ -66,7 +67,7 @@ def test_a_folder_that_becomes_a_link_during_the_walk_is_not_followed(deep, tmp_
         return opened(name, *arguments)
 
     monkeypatch.setattr(reading, "_open", swapped)
-    found = reading.read(tmp_path / "eve")
+    found = reading.read({"": tmp_path / "eve"})
     assert not found.chosen and "cannot be read" in found.refused[0]
 
 
@@ -122,11 +123,11 @@ def test_what_ends_the_reader_ends_one_entry(tmp_path, monkeypatch):
     """The next student has a new one."""
     asked = collect.Reader.read
 
-    def killed(reader, path):
-        if path.name == "eve":
-            asked(reader, path)
+    def killed(reader, source):
+        if source.name == "eve":
+            asked(reader, source)
             os.kill(reader._child.pid, 9)
-        return asked(reader, path)
+        return asked(reader, source)
 
     monkeypatch.setattr(collect.Reader, "read", killed)
     handed = _handed(_class(tmp_path / "in", "ada", "eve", "zoe"), tmp_path / "out")
@@ -146,5 +147,89 @@ def test_what_was_not_taken_is_said(files, words, tmp_path):
     for name, content in files.items():
         (tmp_path / "ada" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "ada" / name).write_text(content)
-    said = reading.read(tmp_path / "ada").refused
+    said = reading.read({"": tmp_path / "ada"}).refused
     assert words in said[0] if words else not said
+
+
+# -- as an LMS gives it ----------------------------------------------------------------------------
+
+PEOPLE = """name,login,id,email,section
+Ada Lovelace,alovelace10,70000,alovelace10@uni.edu,A
+"O'Neil, Eve",eve,124,eve@uni.edu,A
+Zoë Müller,zmueller,70003,zm@uni.edu,B
+Grace Hopper,ghopper,70004,,B
+हिन्दी शर्मा,hsharma,70005,,B
+"""
+METADATA = """submission_111222:
+  :submitters:
+  - :name: Ada Lovelace
+    :sid: '70000'
+    :email: alovelace10@uni.edu
+  :created_at: 2026-11-20 10:00:00 Z
+submission_111223:
+  :submitters:
+  - :name: Zoë Müller
+    :email: zm@uni.edu
+"""
+SHAPES = {
+    "canvas": {"lovelaceada_LATE_70000_998811_ex03_linear-1.py": "2", "lovelaceada_70000_998800_ex03_linear.py": "1",
+               "müllerzoë_70003_998812_ex03_linear.py": GOOD, "lovelaceada_70000_998812_ex00_shapes.py": GOOD},
+    "moodle": {"O'Neil Eve_124_assignsubmission_file_/ex03_linear.py": "2",
+               "Grace Hopper_9_assignsubmission_file_/ex03_linear.py": GOOD},
+    "gradescope": {"submission_metadata.yml": METADATA, "submission_111222/ex03_linear.py": "2",
+                   "submission_111223/exercises/ex03_linear.py": GOOD},
+    "github": {"week-3-alovelace10/exercises/ex03_linear.py": "2", "week-3-ghopper/exercises/ex03_linear.py": GOOD},
+    "names": {"Lovelace, Ada/ex03_linear.py": "2", "Zoë Müller/ex03_linear.py": GOOD,
+              "हिन्दी शर्मा/ex03_linear.py": GOOD},
+}
+
+
+@pytest.mark.parametrize("shape, first, others", [
+    ("canvas", "alovelace10", {"zmueller"}), ("moodle", "eve", {"ghopper"}),
+    ("gradescope", "alovelace10", {"zmueller"}),
+    ("github", "alovelace10", {"ghopper"}), ("names", "alovelace10", {"zmueller", "hsharma"})])
+def test_what_a_platform_exports_is_joined_to_the_roster(shape, first, others, tmp_path):
+    for name, content in SHAPES[shape].items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text(content, "utf-8")
+    (tmp_path / "roster.csv").write_text(PEOPLE, "utf-8")
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "out",
+                                        roster=Roster.read(tmp_path / "roster.csv"))
+    handed = {student.name: student for student in students}
+    assert handed.keys() == {first} | others and not refused
+    assert (handed[first].folder / "ex03_linear.py").read_text() == "2"
+    assert all(handed[name].missing(LINEAR) is None and not handed[name].refused for name in others)
+    # Without a roster they are called what the platform calls them.
+    assert len(collect.collect(tmp_path / "in", tmp_path / "bare")[0]) == len(handed)
+
+
+def test_who_is_in_no_roster_is_listed_once_with_the_nearest(tmp_path):
+    _class(tmp_path / "in", "alovelace1", "eve")
+    (tmp_path / "roster.csv").write_text(PEOPLE, "utf-8")
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "out",
+                                        roster=Roster.read(tmp_path / "roster.csv"))
+    assert [student.name for student in students] == ["eve"]
+    assert refused == {"alovelace1": "nobody in the roster; the nearest is alovelace10"}
+
+
+@pytest.mark.parametrize("text, words", [
+    ("name,mail\nAda,a@b\n", "the column 'mail' has no meaning"), ("name,login\n,\n", "line 2: '' is no login"),
+    ("login,id\nada,1\nbob,1\n", "line 3: '1' stands in line 2 too"),
+    ("login\nada\nADA\n", "'ada' stands in line 2 too"),
+    ("login\na/b\n", "'a/b' is no login")])
+def test_a_roster_that_means_nothing_is_refused_by_its_line(text, words, tmp_path):
+    (tmp_path / "roster.csv").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        Roster.read(tmp_path / "roster.csv")
+
+
+@pytest.mark.parametrize("name, fine", [
+    ("O'Neil, Eve", True), ("Zoë", True), ("हिन्दी", True), ("東京 花子", True), ("Müller-Lüdenscheidt (B)", True),
+    ("eve\u3164", False), ("e\u200bve", False), ("eve\u202e", False), ("", False), (".eve", False), ("a/b", False),
+    ("<b>", False), ("=1+1", False)])
+def test_names_as_people_have_them(name, fine):
+    assert sources.is_name(name) is fine
+
+
+def test_a_word_in_two_scripts_is_marked():
+    assert sources.scripts("b\u043eb") == {"LATIN", "CYRILLIC"} and not sources.scripts("Zoë Иванова")

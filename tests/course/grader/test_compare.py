@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from grader.judge import compare
+from grader.judge import compare, resemblance
 from grader.sandbox import wire
 
 X = torch.arange(6.0).reshape(2, 3) + 1
@@ -85,3 +85,76 @@ def test_rounding_is_known_by_its_size():
     assert compare.rounded_alike(one, other, exact)
     assert not compare.rounded_alike(one, large, exact)
     assert not compare.rounded_alike(exact, other, exact)
+
+
+# -- what a wrong answer has in common with the right one ---------------------------------------------
+
+Y = torch.randn(2, 4, 4, 8, generator=torch.Generator().manual_seed(0))
+ROWS = Y.softmax(-1).masked_fill(torch.arange(4)[:, None] == 1, 0)
+ORDER = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])
+
+
+def seen(mine, right, device="cpu", rtol=None) -> str:
+    one, other = (wire.decode(*wire.encode(answer)) for answer in (mine, right))
+    return resemblance.seen(one, other, compare.differences(one, other, device, rtol), device, rtol)
+
+
+@pytest.mark.parametrize("mine, right, words", [
+    (ROWS.masked_fill(ROWS == 0, math.nan), ROWS, "NaN stands in just the rows in which all 0 is expected"),
+    (ROWS.masked_fill(ROWS == 0, math.nan), Y.masked_fill(ROWS == 0, -math.inf), ""),
+    (Y.masked_fill(ROWS == 0, math.nan), Y.masked_fill(ROWS == 0, -math.inf), "in which all −∞ is expected"),
+    (Y.masked_fill(ROWS == 0, math.nan), Y, "whole rows are NaN"),
+    (Y.masked_fill(Y > 1, math.nan), Y, "every number that is not NaN is right"),
+    (Y * math.nan, Y, ""),
+    (-Y, Y, "every number is right but for its sign"),
+    (2 * Y, Y, "every number is 2 times what is expected"),
+    (Y / 8, Y, "1/8 of what is expected (8 is the length of axis 3)"),
+    (Y * 8**0.5, Y, "√8 times what is expected (8 is"),
+    (Y * 8**-0.5, Y, "1/√8 of what is expected (8 is"),
+    (-3 * Y, Y, "every number is −3 times"),
+    (1.234 * Y, Y, "every number is 1.234 times"),
+    ((1.5 * Y).half(), Y.half(), "every number is 1.5 times"),
+    (Y + 0.5, Y, "every number is 0.5 too large"),
+    (torch.arange(6) + 1, torch.arange(6), "every number is 1 too large"),
+    (Y / Y.sum(-1, keepdim=True), Y, "each row is right up to a factor of its own"),
+    (Y - Y.logsumexp(-1, keepdim=True), Y, "each row is right up to a number that is added"),
+    (Y.mT, Y, "axes 2 and 3 have changed places"),
+    (Y.transpose(1, 2), Y, "axes 1 and 2 have changed places"),
+    (Y.movedim(0, -1), Y, "the axes stand in the order 1, 2, 3, 0"),
+    (Y.flatten(2), Y, "right and in order, but not their shape"),
+    (Y.flip(-1), Y, "along axis 3 the order is reversed"),
+    (Y.roll(1, -1), Y, "along axis 3 all is right, but turned by"),
+    (Y[..., ORDER], Y, "along axis 3 all is right, but in another order: 0, 2, 4, 6, 1, 3, 5, 7"),
+    (Y.flip(0), Y, "along axis 0 the two are swapped"),
+    (torch.cat([Y[:, :, :1], Y[:, :, :-1]], 2), Y, "along axis 2 every number stands one place too late"),
+    (torch.tensor([0.0, 1, 1, 1]), torch.tensor([0.0, 0, 1, 1]), ""),
+    (torch.tensor([0.0, 0, 1, 2, 3]), torch.tensor([0.0, 1, 2, 3, 4]),
+     "along axis 0 every number stands one place too late"),
+    (Y[:1].expand(2, 4, 4, 8), Y, "along axis 0 only the first is right"),
+    (torch.cat([Y[:, :3], Y[:, 3:].sin()], 1), Y, "along axis 1 only the last is wrong"),
+    (torch.cat([Y[:, :, :2], Y[:, :, 2:].sin()], 2), Y, "along axis 2 the first 2 are right, the others are wrong"),
+    (Y[..., :4] + torch.randn(4, 4).triu(1), Y[..., :4], "only numbers above the diagonal of the last two axes"),
+    (torch.ones(3, 4).tril().bool(), ~torch.ones(3, 4).tril().bool(), "True and False have changed places"),
+    (Y.double(), Y, "but for the dtype the numbers are right"),
+    (Y.sin(), Y, ""),
+    ({"one": -Y, "two": -X}, {"one": Y, "two": X}, "every number is right but for its sign"),
+    ({"one": -Y, "two": X.sin()}, {"one": Y, "two": X}, "one: every number is right but for its sign"),
+    ({"a": X.sin(), "b": X.sin().half(), "c": X}, {"a": X.sin(), "b": X.half(), "c": X},
+     "what is of dtype float32 is right, what is of float16 is wrong"),
+    ({"row": X[0].sin(), "rows": X, "more": X[None]}, {"row": X[0], "rows": X, "more": X[None]},
+     "with 2 or 3 axes it is right, with 1 it is wrong"),
+    ({"weight": X.sin(), "bias": X[:, 0]}, {"weight": X, "bias": X[:, 0]}, ""),
+    (-2.5, 2.5, "minus what is expected"), (5.0, 2.5, "twice"), (1.234, 2.5, ""), (0.0, 2.5, ""), (2.5, 0.0, ""),
+    ({"a": 1.0, "b": 3.0, "c": 5.0}, {"a": 2.0, "b": 6.0, "c": 10.0}, "every number is 1/2 of what is expected"),
+    ({"a": 1.0, "b": 3.0, "c": 5.0}, {"a": 2.0, "b": 6.0, "c": 10.5}, ""),
+    ("a", "b", ""), (None, X, ""), (X, None, ""), (torch.empty(0, 3), torch.empty(3, 0), ""), ([X], (X,), ""),
+])
+def test_what_a_wrong_answer_has_in_common(mine, right, words):
+    text = seen(mine, right)
+    assert words in text and bool(words) == bool(text), text
+
+
+def test_an_undue_gradient_does_not_hide_the_numbers():
+    text = said((2 * X).requires_grad_(), X)
+    assert text.startswith("your result requires a gradient") and "you gave 2, expected 1" in text
+    assert said(X.clone().requires_grad_(), X) == "your result requires a gradient where none is due"

@@ -26,7 +26,7 @@ SOLUTION = LINEAR.solution.read_text("utf-8")
 THREE_MISTAKES = (SOLUTION
                   .replace("y = x @ self.weight.T", "y = x @ self.weight.reshape(x.shape[-1], -1)")
                   .replace("return 2 * batch", "return batch")
-                  .replace('"... d_out -> d_out", "sum"', '"... d_out -> d_out", "mean"'))
+                  .replace('"... d_out -> (...) d_out").sum(0)', '"... d_out -> (...) d_out").mean(0)'))
 
 
 @pytest.fixture

@@ -327,12 +327,14 @@ def test_where_an_edit_can_show():
     parts = _Parts(source)
 
     def changed(text):
-        return parts.changed_by(source.index(text), len(text))
+        return parts.using(parts.at(source.index(text), len(text)))
     assert changed("return LIMIT") == {"helper", "used"}
     assert changed("LIMIT = 3") == {"LIMIT", "helper", "used"}
     assert changed("pass") == {"Alone"}
     assert changed("import math") == {"LIMIT", "TABLE", "helper", "used", "Alone"}
     assert changed(source) == changed("import math")
+    assert parts.at(source.index("return LIMIT"), 12) == {"helper"} and parts.used_by({"used"}) == {
+        "LIMIT", "helper", "used"}
 
 
 @pytest.mark.parametrize("call", [

@@ -10,6 +10,7 @@ from grader.course import chapters, hints, lesson
 from grader.course.chapters import ROOT
 from grader.front import report
 from grader.judge.engine import Grader
+from grader.judge.verdict import Verdict
 from tests.course.stubs import fresh
 
 
@@ -244,3 +245,88 @@ def test_a_wrong_return_speaks_of_the_return_alone(grader, tmp_path):
     said = screens(grader, tmp_path, "ex17_flash_attention", source, only=lambda check: "merge" in check.name)
     assert "TypeCheckError: merge returned" in " ".join(said.values())
     assert "yours takes" not in " ".join(said.values())
+
+
+# -- what it looks like ------------------------------------------------------------------------------
+
+def one(grader, folder, stem: str, source: str, *names: str) -> str:
+    """The screens of these checks alone, one behind the other."""
+    return " ".join(screens(grader, folder, stem, source, only=lambda check: check.name in names).values())
+
+
+def test_two_habits_at_once_are_both_said(grader, tmp_path):
+    """CS336's AdamW as printed: eps before the correction of v, and the decay after the step."""
+    source = edited("ex14_training", (
+        '                p.mul_(1 - lr * group["weight_decay"])\n', ""), (
+        'root = (state["v"] / v_scale).sqrt_().add_(group["eps"])\n'
+        '                p.addcdiv_(state["m"], root, value=-lr / m_scale)\n',
+        'rate = lr * math.sqrt(v_scale) / m_scale\n'
+        '                p.sub_(rate * state["m"] / (state["v"].sqrt() + group["eps"]))\n'
+        '                p.sub_(lr * group["weight_decay"] * p)\n'))
+    said = one(grader, tmp_path, "ex14_training", source, "test_adamw_small_gradients")
+    assert "eps is added to √v before the bias correction" in said and "and The decay comes after" in said \
+        or "The decay comes after the step" in said and "and eps is added to √v" in said
+
+
+def test_a_part_that_builds_on_a_broken_one_is_not_blamed(grader, tmp_path):
+    """A router that ignores what it is told looks as if MoE had not told it."""
+    source = edited("ex18_mixture_of_experts", (
+        'scores = softmax(self.logits(x)) if self.score == "softmax" else sigmoid(self.logits(x))',
+        "scores = softmax(self.logits(x))"), (
+        "choice = scores if self.bias is None else scores + self.bias", "choice = scores"))
+    said = one(grader, tmp_path, "ex18_mixture_of_experts", source, "test_router_with_sigmoid", "test_moe_options")
+    assert "The scores are a softmax whatever score says" in said
+    assert "does not reach the router" not in said
+
+
+def test_what_the_checks_of_its_part_refute_is_not_said(grader, tmp_path):
+    """Where scores are divided with a mask and not without one, it is not that they are never divided."""
+    source = edited("ex09_attention", (
+        "/ q.shape[-1] ** 0.5", "/ (q.shape[-1] ** 0.5 if mask is not None else 1)"))
+    said = screens(grader, tmp_path, "ex09_attention", source,
+                   only=lambda check: check.name == "test_attention_weights[float32]")
+    assert "not divided by √head_dim" not in " ".join(said.values()) and len(said) == 1
+
+
+def test_an_error_in_a_helper_of_one_s_own_is_the_part_s(grader, tmp_path):
+    source = edited("ex14_training", ("    if step >= total:\n        return floor\n", ""), (
+        "done = (step - warmup) / (total - warmup)", "done = _share(step, warmup, total)"))
+    source += "\n\ndef _share(step, warmup, total):\n    return (step - warmup) / (total - warmup)\n"
+    assert "the cosine is followed further" in one(grader, tmp_path, "ex14_training", source, "test_after_the_end")
+
+
+@pytest.mark.parametrize("stem, edits, check, words", [
+    ("ex09_attention", [("return softmax(scores).to(q.dtype)", "return torch.softmax(scores, -1).to(q.dtype)")],
+     "test_query_that_sees_nothing", "NaN stands in just the rows in which all 0 is expected, as where a whole row is "
+                                     "masked; every other number is right"),
+    ("ex03_linear", [("y = x @ self.weight.T", "y = -x @ self.weight.T")], "test_batch_ranks",
+     "every number is right but for its sign"),
+    ("ex03_linear", [("y = x @ self.weight.T", "y = x @ self.weight.T * (1 + (x.dtype == torch.float16))")],
+     "test_forward[float16]", "every number is 2 times what is expected right in float32 and float64 and bfloat16, "
+                              "wrong in float16"),
+    ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads])",
+                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads]))")], "test_slopes",
+     "your result requires a gradient where none is due"),
+    ("ex06_positions", [("return 2.0 ** -torch.tensor(exponents[:heads])",
+                         "return nn.Parameter(3 * 2.0 ** -torch.tensor(exponents[:heads]))")], "test_slopes",
+     "every number is 3 times what is expected"),
+])
+def test_what_an_answer_shows(grader, tmp_path, stem, edits, check, words):
+    assert words in one(grader, tmp_path, stem, edited(stem, *edits), check)
+
+
+def test_a_class_that_is_pasted_twice(grader, tmp_path):
+    source = edited("ex20_fine_tuning")
+    start = source.index("class LoRALinear")
+    pasted = source[start:source.index("\n\n\n", start)]
+    said = one(grader, tmp_path, "ex20_fine_tuning", f"{source}\n\n{pasted}\n", "test_add_lora")
+    assert "LoRALinear is defined twice, lines" in said and "the second one counts" in said
+
+
+def test_what_is_likely_is_read_whatever_else_there_is_to_say(grader):
+    check = grader.checks(chapters.Chapter("ex03_linear"))[0]
+    facts = [f"{number} {'word ' * 40}" for number in range(9)]
+    verdict = Verdict(check, "wrong", facts, mistake="A. " * 90 + "\nB. Z")
+    lines = report.failure(verdict, grader.setting).splitlines()
+    assert len(lines) <= report.LINES and "  and     B. Z" in lines
+    assert any(line.startswith("  wrong   0 word") for line in lines) and lines[-1].startswith("  again")
