@@ -137,7 +137,8 @@ class LoadedChapter:
             os.environ["TRITON_INTERPRET"] = "1"
         for test in tests:
             module = self.tests[test["file"]] = AHEAD.get(test["path"]) or checks.load(Path(test["path"]))
-            for part, names in getattr(module, "FORBIDDEN", {}).items():
+            bans = getattr(module, "FORBIDDEN", {})
+            for part, names in (bans if isinstance(bans, dict) else dict.fromkeys(parts, bans)).items():
                 self.bans[part] = self.bans.get(part, set()) | names
         others = [str(Path(folder) / f"{stem}.py") for stem, folder in folders.items() if stem != chapter]
         others += [str(other.solution) for other in self.lent.values()]
