@@ -1,5 +1,7 @@
 """Chapter 01 on odd texts, overlapping special tokens, every cut of a stream, and bad input."""
 
+import itertools
+
 from grader import devices, points, raises
 
 END = "<|end|>"
@@ -246,3 +248,31 @@ def test_stream_endless(impl, draw):
         next(ids)
         ahead = max(ahead, read * 8 - given)  # a text is eight ids
     return {"read at most 10 texts ahead": ahead < 100, "not all": read < 5000}
+
+
+def test_special_case(impl, draw):
+    """A special token is found in its own letters alone: a capital makes it another text."""
+    name = letters(draw, 4)
+    return impl.pretokenize(f"a<{name.upper()}>b<{name}>", [f"<{name}>"])
+
+
+def test_streams_in_turn(impl, draw):
+    """Two streams that are read in turn do not mix: what one holds back is its own."""
+    texts = [draw.text(40), draw.text(40)]
+    tokenizer = impl.Tokenizer({i: bytes([i]) for i in range(256)}, [])
+    streams = [tokenizer.encode_iterable([text[i:i + 3] for i in range(0, len(text), 3)]) for text in texts]
+    found = [[], []]
+    for pair in itertools.zip_longest(*streams):
+        for ids, one in zip(found, pair):
+            ids += [] if one is None else [one]
+    return found
+
+
+def test_merges_of_unknown_tokens(impl, draw):
+    """A merge whose two parts are known makes a token that has to be known as well."""
+    a, b = letters(draw, 2)
+    vocab = {i: bytes([i]) for i in range(256)}
+    whole = {**vocab, 256: f"{a}{b}".encode()}
+    merge = (a.encode(), b.encode())
+    return [raises(ValueError, lambda: impl.Tokenizer(vocab, [merge]), "merges"),
+            impl.Tokenizer(whole, [merge]).encode(f"{a}{b}{b}")]

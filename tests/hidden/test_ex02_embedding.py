@@ -5,6 +5,7 @@ import copy
 import torch
 
 from grader import accepts, dtypes, points, raises, shares_memory
+from grader.course.doubles import default_dtype
 
 
 def test_unembedding_non_contiguous(impl, draw):
@@ -148,3 +149,11 @@ def test_sizes_of_one(impl, draw):
     """An unembedding of one feature, one token, or both, scores as any other does."""
     sizes = [(1, 1), (1, 7), (7, 1)]
     return [draw.fill(impl.Unembedding(*size, bias=True))(draw(2, size[0])) for size in sizes]
+
+
+def test_default_dtype(impl, draw):
+    """Where no dtype is said, a table has torch's default one."""
+    n, d = (2 + int(size) for size in draw.ints(9, 2))
+    with default_dtype(torch.float64):
+        layers = [impl.Embedding(n, d), impl.Unembedding(d, n)]
+    return [layer.weight.dtype == torch.float64 for layer in layers], [draw.fill(layer).weight for layer in layers]

@@ -1,6 +1,9 @@
 """Chapter 03 on other shapes, dtypes and extremes."""
 
+import torch
+
 from grader import dtypes, points, raises, shapes, tolerance
+from grader.course.doubles import default_dtype
 
 
 @points(2)
@@ -82,3 +85,19 @@ def test_zero_outputs(impl, draw):
     bad = -1 - int(draw.ints(20, 1))
     return {"(4, 0)": raises(ValueError, lambda: impl.Linear(4, 0), names="out_features"),
             f"({bad}, 4)": raises(ValueError, lambda: impl.Linear(bad, 4, bias=True), names="in_features")}
+
+
+def test_default_dtype(impl, draw):
+    """Where no dtype is said, the parameters have torch's default one."""
+    with default_dtype(torch.float64):
+        layer = impl.Linear(5, 3, bias=True)
+    return [layer.weight.dtype == layer.bias.dtype == torch.float64, draw.fill(layer)(draw(2, 5).double())]
+
+
+def test_bias_of_zeros_learns(impl, draw):
+    """A bias begins at 0, and has a gradient all the same."""
+    layer = impl.Linear(4, 3, bias=True).to(draw.device)
+    with torch.no_grad():
+        layer.bias.zero_()
+    (layer(draw(5, 4)) * draw(5, 3)).sum().backward()
+    return layer.bias.grad

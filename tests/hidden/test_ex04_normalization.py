@@ -3,6 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises, shapes
+from grader.course.doubles import default_dtype
 
 
 def both(impl, draw, d_model, *arguments):
@@ -134,3 +135,17 @@ def test_negative_sizes(impl, draw):
     bad = -1 - int(draw.ints(20, 1))
     return {f"LayerNorm({bad})": raises(ValueError, lambda: impl.LayerNorm(bad), names="d_model"),
             f"RMSNorm({bad})": raises(ValueError, lambda: impl.RMSNorm(bad), names="d_model")}
+
+
+def test_default_dtype(impl, draw):
+    """Where no dtype is said, weight and bias have torch's default one."""
+    with default_dtype(torch.float64):
+        norms = [impl.LayerNorm(6), impl.RMSNorm(6)]
+    x = draw(3, 6).double()
+    return [(sorted({str(p.dtype) for p in norm.parameters()}), draw.fill(norm)(x)) for norm in norms]
+
+
+@dtypes("bfloat16", "float16")
+def test_weight_in_half_precision(impl, draw, dtype):
+    """A wide x under a weight in half precision: x is cast to its own dtype, which it has, before the weight."""
+    return {name: draw.fill(norm).to(dtype)(draw(4, 6)) for name, norm in both(impl, draw, 6).items()}

@@ -155,3 +155,11 @@ def test_nothing_is_kept(impl, draw):
     first = rope(x)
     rope(draw(4, 8), torch.tensor([9, 1, 20, 3], device=draw.device))
     return [first, rope(x)]
+
+
+def test_part_of_a_layout(impl, draw):
+    """A layout is named in full: a part of its name, or nothing, is refused."""
+    refused = [raises(ValueError, lambda name=name: impl.RoPE(4, 8, layout=name), "layout")
+               for name in ("inter", "", "hal")]
+    rope = impl.RoPE(4, 8, layout="interleaved").to(draw.device)
+    return refused, rope(draw(3, 4))

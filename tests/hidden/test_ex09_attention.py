@@ -116,9 +116,11 @@ def test_bad_inputs(impl, draw):
 
 @dtypes("float16", "bfloat16")
 def test_dtype_of_q(impl, draw, dtype):
-    """Queries of half precision with keys and values in float32: the answer has the dtype of q."""
+    """Queries of half precision with keys and values in float32, or float64 with either: the answer has q's dtype."""
     q, k, v = draw(2, 3, 4).to(dtype), draw(2, 5, 4), draw.uniform(2, 5, 4)
     return {"weights": impl.attention_weights(q, k),
+            "float64 q": impl.attention_weights(q.double(), k),
+            "float64 k": impl.attention_weights(q, k.double()),
             "output": impl.scaled_dot_product_attention(q, k, v, _mask(draw, 3, 5))}
 
 
@@ -137,3 +139,21 @@ def test_sizes_of_one(impl, draw):
     return {f"{d_model}, {heads}": draw.fill(impl.MultiHeadAttention(d_model, heads, causal=True))(
                 draw(batch, seq, d_model))
             for d_model, heads, batch, seq in ((1, 1, 1, 2), (4, 4, 2, 3), (4, 1, 1, 3))}
+
+
+def test_gradient_in_eval(impl, draw):
+    """Gradients pass in eval mode too: what is tuned in front of a model needs them."""
+    layer = draw.fill(impl.MultiHeadAttention(8, 2, dropout=0.5)).eval()
+    x = draw(2, 3, 8).requires_grad_()
+    (layer(x) * draw(2, 3, 8)).sum().backward()
+    return x.grad
+
+
+def test_nothing_but_weights_is_saved(impl, draw):
+    """The state dict holds the projections alone, with causal as without, before and after a call."""
+    said = []
+    for causal in (False, True):
+        layer = draw.fill(impl.MultiHeadAttention(8, 2, causal=causal))
+        before = sorted(layer.state_dict())
+        said.append((before, layer(draw(2, 3, 8)), sorted(layer.state_dict())))
+    return said
