@@ -179,9 +179,9 @@ def test_lookup_copies(impl, draw):
 
 def again(draw, module, x):
     """What a module gives in training, in eval, and after its weights have changed, and the gradients."""
-    found, parameters = {}, list(module.parameters())
+    found, parameters = {}, dict(sorted(module.named_parameters()))
     if x.is_floating_point():
-        parameters.append(x.requires_grad_())
+        parameters["x"] = x.requires_grad_()
     for training in (True, False):
         module.train(training)
         word = "in training" if training else "in eval, with other weights"
@@ -190,9 +190,9 @@ def again(draw, module, x):
         y = module(x)
         if y.requires_grad:
             (y * draw(*y.shape)).sum().backward()
-        found[word] = {"y": y, "gradients": [p.grad for p in parameters]}
+        found[word] = {"y": y, "gradients": {name: p.grad for name, p in parameters.items()}}
         with torch.no_grad():
-            for p in parameters:
+            for p in parameters.values():
                 p.grad = None
                 p.copy_(draw(*p.shape))
     return found
