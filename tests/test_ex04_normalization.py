@@ -24,7 +24,7 @@ def parameters(module):
 
 def again(draw, module, x):
     """What a norm gives in training, in eval, and after its weights have changed, and the gradients."""
-    found, parameters, x = {}, list(module.parameters()), x.requires_grad_()
+    found, parameters, x = {}, [p for _, p in sorted(module.named_parameters())], x.requires_grad_()
     for training in (True, False):
         module.train(training)
         word = "in training" if training else "in eval, with other weights"

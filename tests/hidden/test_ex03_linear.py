@@ -96,7 +96,7 @@ def test_default_dtype(impl, draw):
 
 def test_bias_of_zeros_learns(impl, draw):
     """A bias begins at 0, and has a gradient all the same."""
-    layer = impl.Linear(4, 3, bias=True).to(draw.device)
+    layer = draw.fill(impl.Linear(4, 3, bias=True))
     with torch.no_grad():
         layer.bias.zero_()
     (layer(draw(5, 4)) * draw(5, 3)).sum().backward()
