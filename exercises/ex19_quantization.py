@@ -158,7 +158,7 @@ def layers_to_quantize(
     Raises ValueError naming bits unless in 2 … 8; skip, and the names in question, where one of
     skip leaves nothing out; model where no layer is left; group, and the names of all layers in
     question, where it does not divide a layer's in_features, or they are odd and bits is at most 4;
-    and the names of all layers in which a weight is not finite.
+    and the names of all layers in which a weight is not finite. Layers left out may be anything.
     """
     raise NotImplementedError
 

@@ -155,7 +155,7 @@ def grpo_loss(
     log_probs: token_log_probs now; old_log_probs: when the answers were written; ref_log_probs: of
     the model that training started from, needed where β is not 0. Only the first passes a gradient.
     A: the advantage of the row's answer. mask: True on the answer's tokens; it stands beside
-    log_probs. What it leaves out does not count, not even −inf.
+    log_probs. What it leaves out does not count, not even −inf or NaN.
 
     kind says what a token weighs:
         "grpo"     the mean over an answer's tokens, then over the answers (0 for one without any)

@@ -183,3 +183,24 @@ def test_rope_in_a_way_that_is_unknown(impl, draw):
                 LLAMA | {"rope_scaling": {"type": "dynamic", "factor": 2.0}}), names="rope_scaling"),
             "quantized": raises(ValueError, lambda: impl.config_from_hf(
                 LLAMA | {"quantization_config": {"bits": 4}}), names="quantization_config")}
+
+
+def test_nulls_and_zeros(impl, draw):
+    """In a config.json null is as good as a missing key where that is said, and 0 is a number like any other."""
+    theta, factor, window = (2 + int(n) for n in draw.ints(900, 3))
+    inside = {"rope_type": "linear", "rope_theta": theta, "factor": factor}
+    base, scaling = impl.rope_of({"rope_theta": None, "rope_parameters": inside})
+    return {"base": float(base), "scaling": sorted((scaling or {}).items()),
+            "base 0": raises(ValueError, lambda: impl.config_from_hf(LLAMA | {"rope_theta": 0})),
+            "all layers slide": str(impl.windows_of({"num_hidden_layers": 3, "use_sliding_window": True,
+                                                     "sliding_window": window, "max_window_layers": 0})),
+            "null": raises(ValueError, lambda: impl.config_from_hf(LLAMA | {"hidden_act": None}), names="hidden_act")}
+
+
+def test_shards_that_were_swapped(impl, draw):
+    """A tensor that lies in another shard than the index says is named, though both shards are read."""
+    names = [f"tensor{int(n)}{letter}" for n, letter in zip(draw.ints(900, 2), "ab")]
+    with _folder({}, one={names[0]: draw(3)}, two={names[1]: draw(3)}) as folder:
+        index = dict(zip(names, ("two.safetensors", "one.safetensors")))
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+        return {name: raises(ValueError, lambda name=name: impl.read_tensors(folder), names=name) for name in names}

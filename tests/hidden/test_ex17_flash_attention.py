@@ -67,9 +67,11 @@ def test_every_block(impl, draw):
 
 @points(2)
 def test_wide_scores(impl, draw):
-    """Scores from −200 to 200 forward, and from −100 to 100 backward, in no order."""
+    """Scores from −200 to 200 forward, and from −100 to 100 backward, in no order; and all below −25,000."""
     q, k, v = draw(2, 2, 9, 4, scale=20).round(), draw(2, 2, 13, 4, scale=20).round(), draw(2, 2, 13, 4)
+    below = -100 - draw.ints(2048, 2, 2, 13, 1).to(draw.float) / 256       # with q = 256, whole numbers
     return {"forward": list(impl.flash_attention(q / 8, k, v, False, 4, 4)),
+            "below": list(impl.flash_attention(torch.full_like(q[..., :1], 256), below, v, False, 4, 4)),
             "grad of v": _through(impl, (q / 16, k, v), draw(2, 2, 9, 4), False, 4, 4)[3]}
 
 
@@ -100,6 +102,13 @@ def test_function_in_half_precision(impl, draw, dtype):
     return _through(impl, (q / 2, k, v), draw(1, 2, 6, 8).to(dtype), False, 4, 4)
 
 
+def test_backward_of_two_dtypes(impl, draw):
+    """The backward pass takes a float32 q as it is, beside k and v of bfloat16, as the forward pass did."""
+    q, k, v = _inputs(draw, 1)
+    k, v = (x.to(torch.bfloat16) for x in (k, v))
+    return _through(impl, (3 * q, k, v), draw(1, 2, 5, 2), False, 2, 4)
+
+
 def test_lse_of_half_precision(impl, draw):
     """lse is float32 for half precision and float64 for float64, as are the pieces' sums."""
     said = {}
@@ -110,10 +119,11 @@ def test_lse_of_half_precision(impl, draw):
 
 
 def test_pieces_of_several_queries(impl, draw):
-    """split_decode over several queries, all of which see all keys, at large scores."""
+    """split_decode over several queries, all of which see all keys, at large scores; and no keys at all."""
     q, k, v = _inputs(draw, 2, heads=6, kv_heads=3, q_len=4, k_len=17, head_dim=4)
     q, k = (32 * q).round(), (8 * k).round() / 8
-    return {str(splits): list(impl.split_decode(q, k, v, splits)) for splits in (2, 5, 16)}
+    none = list(impl.split_decode(q, k[..., :0, :], v[..., :0, :], 1 + int(draw.ints(4))))
+    return {str(splits): list(impl.split_decode(q, k, v, splits)) for splits in (2, 5, 16)} | {"no keys": none}
 
 
 def test_bad_arguments_of_the_others(impl, draw):

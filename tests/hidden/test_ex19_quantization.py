@@ -92,6 +92,25 @@ def test_linear_that_was_cast(impl, draw, dtype):
             "y": cast(draw(2, 8).to(dtype))}
 
 
+def test_wide_x_under_narrow_scales(impl, draw):
+    """Codes with scales in bfloat16 make float32 weights for a float32 x: x is not rounded."""
+    layer = draw.fill(impl.Linear(8, 4, bias=True))
+    codes, zeros = draw.ints(16, 4, 8).to(torch.uint8), draw.ints(16, 4, 2).to(torch.uint8)
+    scales = (1 + draw.ints(8, 4, 2)).to(draw.float) / 8
+    return impl.QuantizedLinear.from_linear(layer, 8, 4, codes, scales, zeros).to(torch.bfloat16)(draw(2, 8))
+
+
+def test_weights_that_change(impl, draw):
+    """Ŵ is made anew in every call, in eval mode too: a state dict that is loaded counts from then on."""
+    x, (one, two) = draw(2, 8), (draw.fill(impl.Linear(8, 4)).eval() for _ in range(2))
+    two.weight.data = draw(4, 8)
+    one, two = (impl.QuantizedLinear.from_linear(linear, 4, 4, *impl.quantize(linear.weight, 4, 4))
+                for linear in (one, two))
+    before = one(x).clone()
+    one.load_state_dict(two.state_dict())
+    return {"before": before, "after": one(x)}
+
+
 def test_linear_shapes(impl, draw):
     """No rows, sizes of 1, and an x that is not contiguous."""
     linear = draw.fill(impl.Linear(6, 1))
@@ -110,6 +129,15 @@ def test_skip_by_whole_parts(impl, draw):
             "whole": list(call(model, 4, 2, ["blocks.0.attention.q_proj"])),
             "a generator": list(call(model, 4, 2, (name for name in ["gate", "up"]))),
             "embedding": raises(ValueError, lambda: call(model, 4, 2, ["embedding"]), names="skip")}
+
+
+def test_skipped_layers_are_not_looked_at(impl, draw):
+    """A weight that is not finite does no harm in a layer that skip leaves out."""
+    model, which = _model(impl, draw), "qkvo"[int(draw.ints(4))] + "_proj"
+    with torch.no_grad():
+        model.get_submodule(f"blocks.0.attention.{which}").weight[0, 1] = torch.nan
+    return [list(impl.layers_to_quantize(model, 4, 2, [which])),
+            raises(ValueError, lambda: impl.layers_to_quantize(model, 4, 2), names=which)]
 
 
 @points(2)
@@ -151,6 +179,15 @@ def test_gptq_extremes(impl, draw):
             "one group, 2 bits": _parts(impl.gptq(draw(3, 6), x, 2, 6)),
             "8 bits": _parts(impl.gptq(draw(3, 6), x, 8, 2)),
             "one token": _parts(impl.gptq(draw(3, 6), draw(6), 3, 2))}
+
+
+@points(2)
+def test_gptq_in_half_precision(impl, draw):
+    """gptq computes in float64 whatever comes in: inputs may be large for float16, and no error is rounded."""
+    x = draw(30, 3) @ draw(3, 16) + draw(30, 16, scale=0.2)
+    return {"weights": _parts(impl.gptq(draw(6, 16).to(torch.bfloat16), x, 8, 8)),
+            "inputs": _parts(impl.gptq(draw(6, 16), x.to(torch.bfloat16), 8, 8)),
+            "large inputs": _parts(impl.gptq(draw(6, 16), (300 * x).to(torch.float16), 8, 8))}
 
 
 def test_gptq_group_of_zeros(impl, draw):

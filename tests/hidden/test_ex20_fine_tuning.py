@@ -75,6 +75,17 @@ def test_merge_rounds_once(impl, draw, dtype):
     return layer.base.weight.detach()
 
 
+def test_forward_rounds_once(impl, draw):
+    """Base and product are added in the dtype of A: where they nearly cancel, the rest has all its digits."""
+    layer = impl.LoRALinear(impl.Linear(4, 4).to(draw.device), 4, 4.0)
+    layer.base.to(torch.bfloat16)
+    with torch.no_grad():
+        layer.base.weight.copy_(torch.eye(4))
+        layer.lora_a.copy_(torch.eye(4))
+        layer.lora_b.copy_(-torch.diag(1 + (1 + draw.uniform(4)) / 1024))
+    return layer((1 + draw.ints(128, 3, 4) / 128).to(torch.bfloat16))
+
+
 def test_what_is_merged_does_not_learn(impl, draw):
     """While merged, forward is base's alone: no gradient reaches A or B; after unmerge it does again."""
     layer, x = draw.fill(impl.LoRALinear(impl.Linear(6, 4), 2, 3.0, 0.5)), draw(5, 6)

@@ -25,7 +25,8 @@ def test_log_probs_of_any_shape(impl, draw, dtype):
     logits, ids = draw(seq, 2, 3, 5).to(dtype).permute(1, 2, 0, 3), draw.ints(5, 2, seq, 3).transpose(1, 2)
     mask = draw.ints(2, 2, 3, seq).bool()
     return {"tokens": impl.token_log_probs(logits, ids), "sequences": impl.sequence_log_probs(logits, ids, mask),
-            "one row": impl.sequence_log_probs(logits[0, 0], ids[0, 0], mask[0, 0])}
+            "one row": impl.sequence_log_probs(logits[0, 0], ids[0, 0], mask[0, 0]),
+            "sizes of 1": impl.token_log_probs(logits[:1, :, :2], ids[:1, :, :2])}
 
 
 def test_log_probs_of_one_token(impl, draw):
@@ -99,6 +100,13 @@ def test_advantages_of_any_shape(impl, draw, dtype):
     rewards = (20 + 4 * apart + draw.ints(64, 3, 4, 2) / 16).to(dtype).transpose(0, 2)     # float16 has them all
     return {"batch": impl.group_advantages(rewards), "single": impl.group_advantages(rewards[0, 0], scale=False),
             "two": impl.group_advantages(rewards[..., :2], eps=0.01), "none": impl.group_advantages(rewards[:0])}
+
+
+def test_advantages_of_far_rewards(impl, draw):
+    """Half precision is widened before a difference is taken: bfloat16 has no 255.5."""
+    far = 128 + draw.ints(100, 3, 1)
+    rewards = torch.cat([far, (1 + draw.ints(100, 3, 3)) / 64], dim=1).to(torch.bfloat16)
+    return impl.group_advantages(rewards, scale=False)[:, 1:]
 
 
 def test_a_lonely_success(impl, draw):
