@@ -59,7 +59,7 @@ def rounded(draw, kind, dtype):
         for name, parameter in filled.named_parameters():
             parameter *= name == "weight"       # a shift of 0 rounds nothing
     return {**found, "quotient, then scaled": bool((filled(x) == quotient * filled.weight).all()),
-            "features near 100": plain.to(dtype)((x.float() + 100).to(dtype))}
+            "features near 200": plain.to(dtype)((draw.ints(9, 8, 16) + 196).to(dtype))}
 
 
 def test_layer_parameters(impl, draw):
