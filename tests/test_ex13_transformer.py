@@ -335,7 +335,8 @@ def test_cached_decoding(impl, draw):
     """
     ids, said = draw.ints(11, 2, 10), {}
     for name, kind in (("GPT-2", GPT2), ("Llama", LLAMA), ("windows", {**LLAMA, "windows": (None, 3)}),
-                       ("the first layer rolls", {**GPT2, "windows": (4, None)})):
+                       ("the first layer rolls", {**GPT2, "windows": (4, None)}),
+                       ("all layers roll", {**GPT2, "windows": (3, 4)})):
         model = _model(impl, draw, kind)
         caches = impl.make_caches(model.config, 2, 10, dtype=draw.float, device=draw.device)
         with torch.no_grad():
@@ -379,7 +380,7 @@ def test_bad_caches(impl, draw):
     """
     llama, post = _model(impl, draw, LLAMA), _model(impl, draw, SINUSOIDAL)
     caches = impl.make_caches(llama.config, 1, 8, dtype=draw.float, device=draw.device)
-    ids = draw.ints(11, 1, 3)
+    more, ids = impl.make_caches(llama.config, 1, 8, dtype=draw.float, device=draw.device)[0], draw.ints(11, 1, 3)
 
     @torch.no_grad()
     def run(model, given):
@@ -387,6 +388,7 @@ def test_bad_caches(impl, draw):
 
     return {"one missing": raises(ValueError, lambda: run(llama, caches[:1]), names="caches"),
             "none at all": raises(ValueError, lambda: run(llama, []), names="caches"),
+            "one too many": raises(ValueError, lambda: run(llama, [*caches, more]), names="caches"),
             "post-norm": raises(ValueError, lambda: run(post, caches), names="caches"),
             "made for post-norm": raises(
                 ValueError, lambda: impl.make_caches(_config(impl, SINUSOIDAL), 1, 8),

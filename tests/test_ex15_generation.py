@@ -212,6 +212,13 @@ def test_filters_leave_their_input(impl, draw):
         given = logits.clone()
         keep(given)
         said[f"after {name}"] = given
+    whole = {"temperature 1": lambda x: impl.apply_temperature(x, 1), "top_k of all": lambda x: impl.top_k(x, 9),
+             "top_p = 1": lambda x: impl.top_p(x, 1), "min_p = 0": lambda x: impl.min_p(x, 0),
+             "penalty 1": lambda x: impl.repetition_penalty(x, ids, 1)}
+    for name, keep in whole.items():
+        given = logits.clone()
+        keep(given).zero_()
+        said[f"given to {name}, when its answer is overwritten"] = given
     return said
 
 
@@ -516,7 +523,8 @@ def test_text_pieces_of_bad_bytes(impl, draw):
     ids = {"cut off": [0, 2], "invalid": [0, 1, 1, 0, 2, 0], "real": [4, 0, 4], "whole": [2, 3], "none": [],
            "drawn": draw.ints(5, 12).tolist()}
     said = {name: "".join(impl.text_pieces(codec, row)) for name, row in ids.items()}
-    return {**said, "a U+FFFD for each byte": list(impl.text_pieces(EachByte(), "a😀b".encode() + b"\xff\xffc"))}
+    rest = bytes(97 + letter for letter in draw.ints(26, 4).tolist())
+    return {**said, "a U+FFFD for each byte": list(impl.text_pieces(EachByte(), "a😀b".encode() + b"\xff\xff" + rest))}
 
 
 @points(2)

@@ -4,7 +4,7 @@ from importlib import import_module
 
 import torch
 
-from grader import dtypes, points, raises
+from grader import accepts, dtypes, points, raises
 
 
 def _rope(impl, head_dim, max_seq_len):
@@ -76,7 +76,7 @@ def test_window_masks_of_other_sizes(impl, draw):
 
 
 def test_mask_that_does_not_fit(impl, draw):
-    """A mask with too few columns, or for another number of heads, is a ValueError naming mask."""
+    """A mask with too few columns, with too many rows or few, or for other heads, is a ValueError naming mask."""
     x, q, k = draw(2, 5, 8), draw(2, 4, 5, 2), draw(2, 2, 5, 2)
     said = {}
     for shape in ((5, 3), (2, 2, 5, 5)):
@@ -85,6 +85,25 @@ def test_mask_that_does_not_fit(impl, draw):
             ValueError, lambda: impl.grouped_attention(q, k, k, mask), names="mask")
         layer = draw.fill(impl.GroupedQueryAttention(8, 4, 2))
         said[f"module, {shape}"] = raises(ValueError, lambda: layer(x, mask=mask), names="mask")
+    q_len = 2 + int(draw.ints(3))
+    for rows in range(1, 7):        # a mask for all keys has more rows than there are queries
+        mask = draw.ints(2, rows, 6) == 1
+
+        def attend(mask=mask):
+            layer.attend(draw(1, 4, q_len, 2), draw(1, 2, 6, 2), draw(1, 2, 6, 2), mask)
+        said[f"{q_len} queries, {rows} rows"] = accepts(attend) if rows in (1, q_len) \
+            else raises(ValueError, attend, names="mask")
+    return said
+
+
+def test_rope_of_another_size(impl, draw):
+    """A rope for a smaller head_dim is refused as one for a larger is, when the module is made."""
+    head_dim, said = 4 + 2 * int(draw.ints(4)), {}
+    for n in range(2, 14, 2):
+        def make(n=n):
+            impl.GroupedQueryAttention(7, 2, 1, head_dim, rope=_rope(impl, n, 8))
+        said[f"head_dim {head_dim}, rope for {n}"] = accepts(make) if n == head_dim \
+            else raises(ValueError, make, names="rope")
     return said
 
 

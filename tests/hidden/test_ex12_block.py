@@ -13,6 +13,17 @@ class _Half(nn.Module):
         return 0.5 * x
 
 
+class _Says(nn.Module):
+    """Always the same, whatever it reads."""
+
+    def __init__(self, said):
+        super().__init__()
+        self.said = said
+
+    def forward(self, x, **named):
+        return self.said
+
+
 def _pre_norm(impl, d_model, heads):
     return impl.PreNormBlock(
         impl.LayerNorm(d_model), impl.MultiHeadAttention(d_model, heads, causal=True),
@@ -30,6 +41,16 @@ def test_pre_norm_keeps_the_dtype(impl, draw, dtype):
     """A pre-norm block computes in the dtype of x and gives it back."""
     block = impl.PreNormBlock(_Half(), _Half(), _Half(), _Half(), dropout=0.5).eval()
     return block((draw.ints(32, 2, 3, 4) - 16).to(dtype))
+
+
+def test_pre_norm_keeps_the_digits_of_the_stream(impl, draw):
+    """Sublayers that answer in half precision take no digits from a wider stream: sums have its dtype."""
+    said = {}
+    for dtype in (torch.bfloat16, torch.float16):
+        parts = [_Says((draw.ints(32, 2, 3, 4) - 16).to(dtype)) for _ in range(2)]
+        block = impl.PreNormBlock(_Half(), parts[0], _Half(), parts[1])
+        said |= {f"{wide} and {dtype}": block(draw(2, 3, 4).to(wide)) for wide in (torch.float32, torch.float64)}
+    return said
 
 
 @points(2)
@@ -113,7 +134,7 @@ def test_sizes_of_one(impl, draw):
 
 
 def test_scaled_init_names(impl, draw):
-    """Only modules whose whole name is o_proj or down are scaled, each once, with any layers."""
+    """Only modules whose whole name is o_proj or down are scaled, each once, at any depth, with any layers."""
     shared = impl.MLP(4, 6, "gelu", bias=False)
     model = draw.fill(nn.ModuleDict({
         "downsample": nn.Linear(4, 4), "my_o_proj": nn.Linear(4, 4), "o_projection": nn.Linear(4, 4),
@@ -121,7 +142,11 @@ def test_scaled_init_names(impl, draw):
         "first": shared, "second": shared}))
     impl.scaled_residual_init(model, 1)
     impl.scaled_residual_init(model, 48)
-    return {name: 1 * p.detach() for name, p in model.named_parameters()}
+    tops, layers = {"o_proj": impl.MultiHeadAttention(4, 2), "down": impl.MLP(4, 6, "relu")}, 2 + int(draw.ints(40))
+    for top in tops.values():       # the module that is given is itself the parent of what is scaled
+        impl.scaled_residual_init(draw.fill(top), layers)
+    return {**{name: 1 * p.detach() for name, p in model.named_parameters()},
+            **{f"given itself, {name}": 1 * getattr(top, name).weight.detach() for name, top in tops.items()}}
 
 
 def test_bad_sizes_and_words(impl, draw):
@@ -133,4 +158,9 @@ def test_bad_sizes_and_words(impl, draw):
                      names=name)
                  for name, value in (("heads", 2 * int(draw.ints(9)) + 3), ("d_ff", -int(draw.ints(9))),
                                      ("activation", draw.text(9)))}
+    for layers in (1 - int(draw.ints(9)), 1):
+        def scale(layers=layers):
+            impl.scaled_residual_init(nn.Linear(2, 2), layers)
+        said[f"{layers} layers, nothing to scale"] = accepts(scale) if layers > 0 \
+            else raises(ValueError, scale, names="layers")
     return said

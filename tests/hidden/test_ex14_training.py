@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from grader import accepts, points, raises
+from grader import accepts, devices, points, raises
 from grader.course.doubles import Descent
 
 
@@ -55,7 +55,7 @@ def test_schedule_corners(impl, draw):
 
 
 def test_clip_corners(impl, draw):
-    """All gradients 0, gradients of two dtypes, and a max_norm that is infinite."""
+    """All gradients 0, of two dtypes, of a parameter frozen since then, and a max_norm that is infinite."""
     zero, plain = nn.Parameter(draw(3, 2)), nn.Parameter(draw(3, 2))
     zero.grad, plain.grad = torch.zeros_like(zero), draw(3, 2).clone()
     half = nn.Parameter(draw(4).bfloat16())
@@ -64,7 +64,7 @@ def test_clip_corners(impl, draw):
             "two dtypes": impl.clip_grad_norm([half, plain], 0.1),
             "clipped": [1 * half.grad, 1 * plain.grad],
             "infinite": impl.clip_grad_norm([plain], float("inf")), "kept": 1 * plain.grad,
-            **_clipped_tiny(impl, draw)}
+            **_clipped_tiny(impl, draw), **_clipped_frozen(impl, draw)}
 
 
 def _clipped_tiny(impl, draw):
@@ -72,6 +72,23 @@ def _clipped_tiny(impl, draw):
     tiny = nn.Parameter(draw(3))
     tiny.grad = draw(3, scale=1e-6).clone()
     return {"tiny": impl.clip_grad_norm([tiny], 1e-9), "tiny, clipped": 1e9 * tiny.grad}
+
+
+def _clipped_frozen(impl, draw):
+    """What counts is the gradient that is there, not whether there will be another."""
+    frozen, free = nn.Parameter(draw(4)), nn.Parameter(draw(3))
+    frozen.grad, free.grad = draw(4).clone(), draw(3).clone()
+    frozen.requires_grad_(False)
+    return {"with a frozen one": impl.clip_grad_norm([frozen, free], 0.1),
+            "frozen and free, clipped": [1 * frozen.grad, 1 * free.grad]}
+
+
+@devices("cpu")     # on a GPU torch itself casts a factor that lies there
+def test_clip_by_a_tiny_factor(impl, draw):
+    """The factor stays wide: 10⁻⁸ is 0 in float16, but float16 gradients times 10⁻⁸ need not be."""
+    p = nn.Parameter(draw(30, 20).half())
+    p.grad = (30_000 * (1 + draw.uniform(30, 20))).half()
+    return {"norm": impl.clip_grad_norm([p], 0.01), "gradient": p.grad.float()}
 
 
 @points(2)
@@ -112,6 +129,20 @@ def test_train_step_of_a_part(impl, draw):
     batches = [(draw.ints(7, 2, 3), draw.ints(7, 2, 3)) for _ in range(3)]
     said = [impl.train_step(model, optimizer, batches, 0.1) for _ in range(3)]
     return {"losses and norms": said, "weights": _values(model), "steps": optimizer.steps}
+
+
+def test_train_step_of_a_learned_loss(impl, draw):
+    """Old gradients are dropped of all that the optimizer holds, such as a number that only the loss knows."""
+    model, temperature = _model(draw), nn.Parameter(1 + draw.uniform(1))
+    optimizer, said = Descent([*model.parameters(), temperature]), []
+
+    def loss(logits, targets):
+        return nn.functional.cross_entropy((logits * temperature).flatten(0, -2), targets.flatten())
+
+    for _ in range(3):
+        batch = draw.ints(7, 2, 3), draw.ints(7, 2, 3)
+        said += [*impl.train_step(model, optimizer, [batch], 100.0, loss), 1 * temperature.detach()]
+    return said
 
 
 def test_train_step_refuses_early(impl, draw):
@@ -159,6 +190,25 @@ def test_checkpoint_of_other_groups(impl, draw):
         return {**said, "weights kept": kept, "step": impl.load_checkpoint(str(path), model, whole, rng),
                 "files": sorted(os.listdir(folder)), "rng": rng.initial_seed() >= 0,
                 "draw": torch.randint(1000, (3,), generator=rng), "weights": _values(model)}
+
+
+def test_checkpoint_is_whole_before_it_waits(impl, draw):
+    """When os.fsync is called, the whole file has left Python's buffer: nothing of it is written afterwards."""
+    model, rng, fsync, sizes = _model(draw), torch.Generator().manual_seed(3), os.fsync, []
+    optimizer, step = impl.AdamW(model.parameters()), int(draw.ints(999))
+
+    def seen(file):
+        sizes.append(os.fstat(file).st_size)
+        return fsync(file)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.ckpt")
+        try:
+            os.fsync = seen
+            impl.save_checkpoint(path, model, optimizer, step, rng)
+        finally:
+            os.fsync = fsync
+        return {"step": impl.load_checkpoint(path, model, optimizer, rng), "whole": path.stat().st_size in sizes}
 
 
 def test_adamw_float64(impl, draw):
