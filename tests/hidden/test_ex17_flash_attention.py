@@ -119,11 +119,10 @@ def test_lse_of_half_precision(impl, draw):
 
 
 def test_pieces_of_several_queries(impl, draw):
-    """split_decode over several queries, all of which see all keys, at large scores; and no keys at all."""
+    """split_decode over several queries, all of which see all keys, at large scores."""
     q, k, v = _inputs(draw, 2, heads=6, kv_heads=3, q_len=4, k_len=17, head_dim=4)
     q, k = (32 * q).round(), (8 * k).round() / 8
-    none = list(impl.split_decode(q, k[..., :0, :], v[..., :0, :], 1 + int(draw.ints(4))))
-    return {str(splits): list(impl.split_decode(q, k, v, splits)) for splits in (2, 5, 16)} | {"no keys": none}
+    return {str(splits): list(impl.split_decode(q, k, v, splits)) for splits in (2, 5, 16)}
 
 
 def test_bad_arguments_of_the_others(impl, draw):
