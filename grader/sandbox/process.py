@@ -58,7 +58,7 @@ class Clock:
 
 def _scheduled(pid: int | None) -> tuple[float, float]:
     """(seconds that a process's main thread has waited for a processor, seconds that all its threads have computed)."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
+    with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):     # what only Linux has
         folder = Path("/proc", str(pid or "none"))
         waited = int((folder / "schedstat").read_text().split()[1]) / 1e9
         user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]

@@ -102,7 +102,7 @@ def test_two_that_share_out_the_wrong_parts(tmp_path):
         tree, body = wire.encode(answer)
         return {"chapter": chapter.stem, "question": question, "rtol": None, "body": body,
                 "reply": {"answer": tree, "changed": []}}
-    assert len(right) == 2
+    assert len(right) >= 2
     for number, changes in enumerate(({"at0": 1}, {"at1": 2}, {"at0": 3})):
         assert referee.learn(**wrong(**changes), mistake=number, by_size=False) == {"wrong": True}
     assert referee.liken(**wrong(at0=1))["whole"] == [0]

@@ -147,7 +147,7 @@ def test_the_debugger_stops_where_there_is_something_to_see(old, new, stops_at, 
         env={**os.environ, "COURSE_EXERCISES": str(folder)})
     assert stops_at in done.stdout, done.stdout
     if stops_at == "expected":
-        assert "([18, 138512695296], [12, 92341796864])" in done.stdout
+        assert "[18, 138512695296" in done.stdout and "[12, 92341796864" in done.stdout
         assert "write breakpoint() there" in done.stdout
 
 

@@ -544,7 +544,7 @@ def test_download_asks_for_safetensors_and_json_only(monkeypatch, tmp_path):
 
 def test_nothing_unpickles():
     source = Path(ex16_pretrained.__file__).read_text("utf-8")
-    assert "torch.load" not in source and "import pickle" not in source
+    assert "torch.load(" not in source and "import pickle" not in source
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-yarn-biases", "qwen3-windows"])

@@ -1,4 +1,4 @@
-# verdict: passed or crashed
+# verdict: passed or crashed or wrong
 # checks: test_flops
 # words:
 import grader.sandbox.worker
