@@ -50,17 +50,17 @@ class Template:
         """Write it with the points filled in; returns what is to be said of it, in lines."""
         said = []
         rows = [row for row in self.rows[1:] if row and row is not self.possible]
-        found: dict[int, dict[str, bool]] = {}      # by row: who fits it, and whether by the whole of their name
+        found: dict[int, dict[str, int]] = {}       # by row: who fits it, and how well
         for student in book.students:
-            whole, fits = self._fits(student, rows)
+            rank, fits = self._fits(student, rows)
             if len(fits) != 1:
                 said.append(f"{student} is {'in no row' if not fits else f'in {len(fits)} rows'} by login, ID or name; "
                             "not filled in")
             else:
-                found.setdefault(fits[0], {})[student] = whole
+                found.setdefault(fits[0], {})[student] = rank
         matched: dict[int, str] = {}
         for number, fit in found.items():
-            best = [student for student, whole in fit.items() if whole] or list(fit)
+            best = [student for student, rank in fit.items() if rank == min(fit.values())]
             others = [student for student in fit if student not in best]
             if len(best) == 1:
                 matched[number] = best[0]
@@ -91,10 +91,11 @@ class Template:
         write_whole(out, text.getvalue())
         return said
 
-    def _fits(self, student: str, rows: list[list[str]]) -> tuple[bool, list[int]]:
-        """(whether by all of it, the rows that a submission's name speaks of): by login or an ID, else by name."""
+    def _fits(self, student: str, rows: list[list[str]]) -> tuple[int, list[int]]:
+        """(how well, the rows that a submission's name speaks of): 0 by login or ID, 1 by part of it, 2, 3 by name."""
         header, name = self.rows[0], student.casefold()
-        for keys, parts in itertools.product((WHO[1:], WHO[:1]), ({name}, set(name.split("_")))):
+        ways = itertools.product((WHO[1:], WHO[:1]), ({name}, set(name.split("_"))))
+        for rank, (keys, parts) in enumerate(ways):
             wanted = parts if keys != WHO[:1] else {"".join(re.findall(r"\w", part)) for part in parts}
             fits = []
             for number, row in enumerate(rows):
@@ -105,8 +106,8 @@ class Template:
                 if own & wanted:
                     fits.append(number)
             if fits:
-                return parts == {name}, fits
-        return False, []
+                return rank, fits
+        return 0, []
 
     def _scaled(self, column: int, score: Score, scaled: set[str]) -> str:
         """Points as Canvas counts them, where it has another maximum than the course."""
