@@ -1,10 +1,9 @@
 """What chapter 06 asks of positions: sinusoidal, learned, clipped, in buckets, ALiBi."""
 
-from contextlib import contextmanager
-
 import torch
 
 from grader import accepts, dtypes, points, raises, shapes, tolerance
+from grader.course.doubles import default_dtype
 
 FORBIDDEN = dict.fromkeys(("LearnedPositions", "ClippedRelativeBias"),
                           {"torch.nn.Embedding", "torch.nn.functional.embedding", "torch.embedding"})
@@ -31,15 +30,6 @@ def _again(make):
     second = make().clone()
     first.neg_()        # as it was, should it be kept somewhere
     return second
-
-
-@contextmanager
-def _float64_by_default():
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def test_sinusoid_first_row(impl, draw):
@@ -72,7 +62,7 @@ def test_sinusoid_base(impl, draw):
     torch's default dtype is: say dtype=torch.float32.
     """
     base = _number(draw, 20, 400) / 4
-    with _float64_by_default():
+    with default_dtype(torch.float64):
         dtype = str(impl.sinusoidal_encoding(2, 4).dtype)
     return {f"base = {base}": impl.sinusoidal_encoding(4, 8, base=base), "dtype, float64 the default": dtype}
 
@@ -318,7 +308,7 @@ def test_slopes(impl, draw):
     is the steepest. (Always float32, and new at each call: the caller may change them.)
     """
     n = 2 ** _number(draw, 1, 5)
-    with _float64_by_default():
+    with default_dtype(torch.float64):
         dtypes = [str(impl.alibi_slopes(n).dtype), str(impl.alibi_bias(2, 1, 2).dtype)]
     return {**{f"{heads} heads": impl.alibi_slopes(heads) for heads in (4, 8, n)},
             "dtypes of slopes and bias, float64 the default": dtypes,

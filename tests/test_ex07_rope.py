@@ -3,7 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises
-from grader.course.doubles import Elsewhere
+from grader.course.doubles import Elsewhere, default_dtype
 
 FORBIDDEN = {}
 
@@ -37,11 +37,8 @@ def test_frequencies(impl, draw):
     float32, whatever torch's default dtype is: say dtype=torch.float32.
     """
     head_dim, base = 2 * number(draw, 5, 40), 1000.0 * number(draw, 2, 900)
-    torch.set_default_dtype(torch.float64)
-    try:
+    with default_dtype(torch.float64):
         dtype = str(impl.rope_frequencies(head_dim).dtype)
-    finally:
-        torch.set_default_dtype(torch.float32)
     return {"head_dim 8": impl.rope_frequencies(8).log(),
             f"head_dim {head_dim}": impl.rope_frequencies(head_dim).log(),
             f"base {base:,.0f}": impl.rope_frequencies(8, base=base).log(), "dtype, float64 the default": dtype}

@@ -1,6 +1,6 @@
 # verdict: wrong
 # checks: test_perplexity
-# words: a number of 401 digits
+# words: 401 digits
 # chapter: 05
 def perplexity(loss):
     return 10**400

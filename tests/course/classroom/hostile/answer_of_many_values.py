@@ -1,5 +1,5 @@
 # verdict: wrong or crashed
 # checks: test_flops
-# words: the answer is too large
+# words: values
 def linear_flops(batch, in_features, out_features):
     return [[0] * 1_000] * 110
