@@ -60,8 +60,8 @@ def _scheduled(pid: int | None) -> tuple[float, float]:
     """(seconds that a process's main thread has waited for a processor, seconds that all its threads have computed)."""
     with contextlib.suppress(OSError, ValueError, IndexError, AttributeError):     # what only Linux has
         folder = Path("/proc", str(pid or "none"))
-        waited = int((folder / "schedstat").read_text().split()[1]) / 1e9
-        user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+        waited = int((folder / "schedstat").read_text("utf-8").split()[1]) / 1e9
+        user, system = (folder / "stat").read_text("utf-8").rpartition(")")[2].split()[11:13]
         return waited, (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
     return 0.0, 0.0
 
@@ -69,7 +69,7 @@ def _scheduled(pid: int | None) -> tuple[float, float]:
 def pid_of(fd: int) -> int | None:
     """The number by which this process knows the process behind a pidfd, and close it."""
     try:
-        found = re.search(r"(?m)^Pid:\s+(\d+)", Path(f"/proc/self/fdinfo/{fd}").read_text())
+        found = re.search(r"(?m)^Pid:\s+(\d+)", Path(f"/proc/self/fdinfo/{fd}").read_text("utf-8"))
         return int(found[1]) if found else None
     except OSError:
         return None
@@ -167,6 +167,8 @@ class Child:
         if POLLS:
             with contextlib.suppress(OSError, ValueError):      # what it printed before it replied
                 self._take()
+        else:
+            time.sleep(GLANCE / 5)      # for the thread that reads it; nobody can ask whether there is more
         text, cut = bytes(self._output).decode("utf-8", "replace"), self._cut
         self._output.clear()
         self._cut = 0
