@@ -144,7 +144,7 @@ class Assembly:
             return None
 
     def parts(self) -> tuple[list[str], list[str]]:
-        """(the student's parts, what the course's stand in for), as "05 softmax", or "16" of a file that is not begun."""
+        """(the student's parts, the others): "05 softmax", or "16" where the file is not begun."""
         mine, lent = {}, {}
         for key in sorted((key for key in self.runs if self.module(key[0])), key=self._place):
             module = self.modules[key[0]]
