@@ -111,8 +111,7 @@ def whose(submissions: Path, reader: Reader, roster: Roster | None = None,
     for source in sources:
         person = roster.person(source) if roster else None
         if roster and not person:
-            near = roster.nearest(source)
-            refused[source.shown] = "nobody in the roster" + (f"; the nearest is {near}" if near else "")
+            refused[source.shown] = roster.why_nobody(source)
         else:
             name = person.called if person else source.name
             named.setdefault(name.casefold(), []).append((name, source))
