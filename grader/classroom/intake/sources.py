@@ -88,6 +88,18 @@ def _source(path: Path, people: dict[str, list[str]]) -> tuple[Source, str, int]
     return Source(name, (name,)), "", 0
 
 
+def canvas_file(name: str) -> str:
+    """What a file of Canvas' download was called when it was handed in; "" where it is not named as one."""
+    match = _CANVAS.fullmatch(unicodedata.normalize("NFC", name))
+    return match["file"] + match["ending"] if match else ""
+
+
+def moodle_folder(name: str) -> str:
+    """The folder of Moodle's download that this is, or would lie in; "" where it is not named as one."""
+    match = _MOODLE.fullmatch(name)
+    return name[:match.start("file")] if match else ""
+
+
 def _refused(path: Path, source: Source) -> str:
     """Why an entry is not read, or ""."""
     if path.is_symlink():

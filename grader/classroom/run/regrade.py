@@ -27,7 +27,8 @@ def run(options) -> int:
     again = [chapter.stem for chapter in several(*options.chapters or begun)]
     if other := [stem for stem in again if stem not in begun]:
         raise ValueError(f"{other[0]} is not in this run; its chapters are {', '.join(begun)}")
-    students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
+    students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"],
+                       names=said.get("names", []))
                 for name, said in before["students"].items()]
     settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
     rules, template = rules_of(options, settled), template_of(options, settled)
