@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, assemble, stubs; an instructor's and an author's are in their rooms."""
+"""The command line: check, watch, hint, reset, update, assemble, stubs; instructors and authors have their rooms."""
 
 import argparse
 import secrets
@@ -60,6 +60,10 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("assemble", help="put the model that you built into one file that needs torch alone")
     one.add_argument("out", type=Path, metavar="OUT.py")
     one.set_defaults(run=_assemble)
+
+    update = commands.add_parser("update", help="bring what is new in an edition; what you began stays")
+    update.add_argument("edition", type=Path, metavar="EDITION", help="the folder or the zip of the new edition")
+    update.set_defaults(run=_update)
 
     anew = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     anew.set_defaults(run=_stubs)
@@ -144,6 +148,16 @@ def _reset(options) -> int:
 def _assemble(options) -> int:
     from grader.front.assembly.assemble import assemble
     print(assemble(options.out))
+    return 0
+
+
+def _update(options) -> int:
+    from grader.front import update
+    try:
+        update.run(options.edition)
+    except KeyboardInterrupt:
+        print("\ngrader: interrupted. Nothing is lost; the same command goes on.", file=sys.stderr)
+        raise
     return 0
 
 
