@@ -29,6 +29,8 @@ class Source:
     name: str                       # what the student is called where no roster knows better
     keys: tuple[str, ...]           # what it says of whose it is: an ID, an address, a name
     files: dict[str, Path] = field(default_factory=dict)    # a folder or an archive as ""; single files by their names
+    at: float | None = None         # when it was handed in, where the platform says so
+    late: set[str] = field(default_factory=set)             # the single files that Canvas has marked late
 
     @property
     def shown(self) -> str:
@@ -37,7 +39,7 @@ class Source:
         return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def sources_of(submissions: Path, people: dict[str, list[str]] | None = None) -> tuple[list[Source], dict[str, str]]:
+def sources_of(submissions: Path, people: dict[str, dict] | None = None) -> tuple[list[Source], dict[str, str]]:
     """(what each student handed in, why other entries are refused). people: whom Gradescope's folders belong to."""
     if not submissions.is_dir():
         raise ValueError(f"SUBMISSIONS {submissions} is no folder")
@@ -59,22 +61,25 @@ def sources_of(submissions: Path, people: dict[str, list[str]] | None = None) ->
         if file and versions.get(place, -1) > version:
             continue                # Canvas numbers what is handed in again
         versions[place] = version
-        found.setdefault(source.keys if file else place, source).files[file] = path
+        whole = found.setdefault(source.keys if file else place, source)
+        whole.files[file] = path
+        whole.late = whole.late - {file} | source.late
     if not found and not refused:
         raise ValueError(f"SUBMISSIONS {submissions} is empty")
     return list(found.values()), refused
 
 
-def _source(path: Path, people: dict[str, list[str]]) -> tuple[Source, str, int]:
+def _source(path: Path, people: dict[str, dict]) -> tuple[Source, str, int]:
     """(whose an entry is, the name of the one file that it is or "", which version of that)."""
     name, folder = unicodedata.normalize("NFC", path.name), path.is_dir()
     if not folder and (match := _CANVAS.fullmatch(name)):
         file = match["file"] + match["ending"]
-        return Source(match["who"], (match["id"], match["who"])), file, int(match["again"] or 0)
+        return (Source(match["who"], (match["id"], match["who"]), late={file} if match["late"] else set()), file,
+                int(match["again"] or 0))
     if folder and (match := _MOODLE.fullmatch(name)):
         return Source(match["who"], (match["id"], match["who"])), "", 0
-    if folder and _GRADESCOPE.fullmatch(name) and (keys := people.get(name)):
-        return Source(keys[0], tuple(keys)), "", 0
+    if folder and _GRADESCOPE.fullmatch(name) and (keys := people.get(name, {}).get("keys")):
+        return Source(keys[0], tuple(keys), at=people[name]["at"]), "", 0
     ending = next((end for end in ENDINGS if name.lower().endswith(end)), "") if not folder else ""
     name = name[:len(name) - len(ending)]
     return Source(name, (name,)), "", 0
