@@ -60,7 +60,7 @@ def run(options) -> int:
     rules = rules_of(options, settled, before)      # a mistake in it is said before anything is asked
     template = template_of(options, settled)
     if rules.term:
-        settled["chapters"] = semester.chapters_of(rules.term, before, options.dry_run)
+        settled["chapters"] = semester.chapters_of(rules.term, before, options)
     elif options.dry_run:
         raise ValueError("--dry-run goes with --term FILE")
     if not options.dry_run:
@@ -125,7 +125,8 @@ class Run:
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
-        self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
+        if not options.dry_run:
+            self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
         self._warn()
         students = [student for student in self.students if not options.students or student.name in options.students]
         blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in students
@@ -135,7 +136,8 @@ class Run:
         for line in semester.lines(self.grading, self.students, todo):
             self.say(line)
         if options.dry_run:
-            return self.say("Nothing was asked, and nothing was written.")
+            self.say("Nothing was asked, and nothing was written.")
+            return
         folders = {student.name: student.folder for student in self.students}
         try:
             for seed in dict.fromkeys(cell.seed for cell in todo) or [self.seed]:

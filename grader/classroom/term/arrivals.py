@@ -66,8 +66,9 @@ def take_in(submissions: Path, out: Path, rules: Grading, before: dict, roster: 
 def _put(new: Handed, here: Handed, records: dict[str, Arrival], term: Term,
          asked: Collection[Chapter]) -> tuple[list[str], list[str]]:
     """Copy a student's files to those of before. Returns (why some count nowhere, why some of before stay)."""
-    times = {name: when for name, when in new.times.items() if when[1] != FILE or term.file_times}
     refused, stays, now = [], {}, terms.now()
+    times = {name: (at if at is None else min(max(at, 0.0), now), how) for name, (at, how) in new.times.items()
+             if how != FILE or term.file_times}
     here.folder.mkdir(parents=True, exist_ok=True)
     for chapter in asked:
         name = f"{chapter.stem}.py"
@@ -77,7 +78,7 @@ def _put(new: Handed, here: Handed, records: dict[str, Arrival], term: Term,
         at, record, handout = _at(times, name), records.get(chapter.stem), term.of(chapter)
         if old.exists() and (new.folder / name).read_bytes().split() == chapters.stub(chapter).encode().split():
             stays[name] = "what came now is the stub as it was handed out"
-        elif at is not None and record and record.at is not None and at < record.at:
+        elif old.exists() and at is not None and record and record.at is not None and at < record.at:
             stays[name] = "what came now is older"
         elif handout.closed(here.name, now if at is None else at) and (old.exists() or at is not None):
             words = f"what came {'now' if at is None else term.when(at)} came after {handout.name} had closed"

@@ -8,16 +8,17 @@ from grader.classroom.output.grading import Grading
 from grader.classroom.run.cells import Cell
 from grader.classroom.term import terms
 from grader.classroom.term.terms import LATE, Handout, Term, span
-from grader.course.chapters import Chapter
+from grader.course.chapters import Chapter, chapters, several
 
 NAMES = 12                  # of whom something is to be asked; the others are counted
 
 
-def chapters_of(term: Term, before: dict, dry: bool) -> list[str]:
+def chapters_of(term: Term, before: dict, options) -> list[str]:
     """The stems of what has been graded and what is due; a ValueError where nothing is, and a run would be in vain."""
-    due = {chapter.stem for handout in term.due() for chapter in handout.chapters}
+    only = several(*options.chapters) if options.chapters else chapters()
+    due = {chapter.stem for handout in term.due() for chapter in handout.chapters if chapter in only}
     begun = before.get("options", {}).get("chapters", [])
-    if not due and not dry:
+    if not term.due() and not options.dry_run:
         first = term.handouts[0]
         raise ValueError(f"nothing is due yet: {first.name} is due {term.when(first.due)}; --dry-run looks before")
     return sorted(due.union(begun))
@@ -59,9 +60,9 @@ def lines(grading: Grading, students: Sequence[Handed], todo: Sequence[Cell]) ->
         yield from (f"    {what}: {', '.join(named)}" for what, named in late.items() if named)
 
 
-def has(folder: Path, chapters: Sequence[Chapter]) -> bool:
+def has(folder: Path, some: Sequence[Chapter]) -> bool:
     """Whether one of these chapters has been handed in."""
-    return any((folder / f"{chapter.stem}.py").is_file() for chapter in chapters)
+    return any((folder / f"{chapter.stem}.py").is_file() for chapter in some)
 
 
 def title(handout: Handout) -> str:

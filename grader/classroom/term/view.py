@@ -55,8 +55,7 @@ def _notes(student: str, handout: Handout, dropped: bool, book: Gradebook) -> It
     if not own:
         yield "to come"
     if dropped:
-        yield f"does not count: the lowest {book.grading.term.drop} of all" if book.grading.term.drop > 1 \
-            else "does not count: the lowest of all"
+        yield "does not count, as the lowest"
     if missing := [cell.chapter.number for cell in own if cell.missing and not book.override(cell).excused]:
         yield f"not handed in: {', '.join(missing)}"
     for cell in own:
