@@ -63,7 +63,7 @@ def sources_of(submissions: Path, people: dict[str, dict] | None = None) -> tupl
         versions[place] = version
         whole = found.setdefault(source.keys if file else place, source)
         whole.files[file] = path
-        whole.late = whole.late - {file} | source.late
+        whole.late |= source.late
     if not found and not refused:
         raise ValueError(f"SUBMISSIONS {submissions} is empty")
     return list(found.values()), refused

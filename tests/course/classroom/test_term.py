@@ -128,7 +128,8 @@ def test_what_is_due_is_graded_and_late_by_the_platform_s_own_time(week1):
 
 
 def test_the_next_hand_out_goes_into_the_same_folder_and_loses_nothing(week1):
-    """Bob is not in the second export, Eve's extension is over, and a new edition's stub came with Ada's second work."""
+    """Bob is not in the second export, Eve's extension is over, and a new edition's stub came with Ada's next work."""
+    week1.write("term.toml", TERM.replace("closes = 2026-10-12", ""))
     week1.gradescope("w2", ("ada", "2026-10-20 16:00:01 Z", {SHAPES.stem: chapters.stub(SHAPES), LINEAR.stem: "y = 1"}),
                      ("eve", "2026-10-19 10:00:00 Z", {LINEAR.stem: "wrong = 1"}))
     week1.at("2026-10-22T12:00:00+02:00")
@@ -177,6 +178,18 @@ def test_what_comes_later_counts_as_late_and_nothing_counts_after_closing(week1,
     assert "came after week 1 had closed" in week1.page("feedback/eve.html")
 
 
+def test_what_is_not_due_yet_waits_and_was_in_time(semester):
+    """Eve's extension is not over; all wait for week 2. What they handed in early is in no later export."""
+    semester.gradescope("w1", ("eve", "2026-10-06 10:00:00 Z", {SHAPES.stem: "x = 1", LINEAR.stem: "y = 1"}),
+                        ("bob", "2026-10-05 10:00:00 Z", {SHAPES.stem: "x = 1"}))
+    semester.at("2026-10-08T12:00:00+02:00")
+    assert semester.grade("w1") == 0 and Fair.asked == ["bob 00"]
+    semester.gradescope("w2", ("bob", "2026-10-19 10:00:00 Z", {LINEAR.stem: "y = 1"}))
+    semester.at("2026-10-20T12:00:00+02:00")
+    assert semester.grade("w2") == 0 and Fair.asked == ["eve 00", "bob 03", "eve 03"]
+    assert [semester.grades()["eve"][key] for key in ("total", "late", "missing")] == ["30", "", ""]
+
+
 def test_an_extension_moves_the_closing_too(semester):
     semester.write("term.toml", TERM.replace("2026-10-09T12:00:00", "2026-10-20"))
     semester.gradescope("w1", ("eve", "2026-10-19 10:00:00 Z", {SHAPES.stem: "x = 3"}))
@@ -200,6 +213,7 @@ def test_an_older_export_replaces_nothing(week1):
     week1.grade("w1")
     assert Fair.asked == [] and week1.grades()["bob"]["late"] == "00:3"
     # The same file in a later export came when it came first.
+    week1.at("2026-10-12T12:00:00+02:00")
     week1.gradescope("newest", ("bob", "2026-10-11 09:00:00 Z", {SHAPES.stem: "x = 22"}))
     week1.grade("newest")
     assert Fair.asked == [] and week1.grades()["bob"]["late"] == "00:3"
@@ -316,14 +330,17 @@ def test_canvas_says_late_and_not_how_much_and_a_table_may(semester, capsys):
     semester.write("c/lovelaceada_LATE_1_11_ex00_shapes.py", "x = 1")
     semester.write("c/bob_LATE_2_11_ex00_shapes.py", "x = 2")
     semester.write("c/bob_2_12_ex00_shapes-1.py", "x = 2")          # the mark of what was replaced is not of this
+    semester.write("c/eve_3_11_ex00_shapes.py", "x = 3")
+    semester.write("c/eve_LATE_3_12_ex00_shapes-1.py", "x = 3")
     semester.at("2026-10-08T12:00:00+02:00")
+    semester.write("term.toml", TERM.replace("extensions", "# extensions"))
     assert semester.grade("c") == 0
     said = capsys.readouterr().out
-    assert "late, and nobody says by how much (late.csv may): ada (00)" in said
+    assert "late, and nobody says by how much (late.csv may): ada (00), eve (00)\n" in said
     assert "nobody says when it came: bob" in said
-    assert [semester.grades()[name]["late"] for name in ("ada", "bob")] == ["00:?", ""]
+    assert [semester.grades()[name]["late"] for name in ("ada", "bob", "eve")] == ["00:?", "", "00:?"]
     assert "Nobody says by how much, and nothing was taken off" in semester.page("feedback/ada.html")
-    semester.write("late.csv", "student,chapter,days\nada,0-3,1\nbob,shapes,0.5\n")
+    semester.write("late.csv", "student,chapter,days\nada,0-3,1\nbob,shapes,0.5\neve,0,0\n")
     semester.write("rules.toml", RULES + 'days = "late.csv"\n')
     assert semester.grade("c") == 0 and Fair.asked == []
     assert [semester.grades()[name][SHAPES.stem] for name in ("ada", "bob")] == ["9", "9.4868"]
@@ -413,7 +430,7 @@ def test_a_clone_that_is_hostile_runs_nothing(tmp_path):
     assert student.times[LINEAR.exercise.name][1] == "git" and not list(marks.iterdir())
 
 
-@pytest.mark.parametrize("head", ["ref: refs/heads/../../../../secret\n", "ref: refs/heads/none\n", "--output=/x\n", ""])
+@pytest.mark.parametrize("head", ["ref: refs/heads/../../../../x\n", "ref: refs/heads/none\n", "--output=/x\n", ""])
 def test_a_clone_that_is_broken_has_no_times_and_its_files_all_the_same(head, tmp_path):
     _clone(tmp_path / "in/ada")
     (tmp_path / "in/ada/.git/HEAD").write_text(head)
@@ -477,9 +494,10 @@ def test_a_term_s_file(tmp_path):
     ("closes = 2026-10-12", "closes = 2026-10-04", "week 1: closes is before it is due"),
     ('chapters = "3"', 'chapters = "0-3"', "ex00_shapes is in it twice"),
     ('name = "week 2"', 'name = "week 1"', "week 1 is in it twice"),
-    ('chapters = "3"', 'chapters = "99"', "there is no chapter '99'"), ('chapters = "3"', "chapters = 3", "week 2: chap"),
-    ("5 * days", "5 * weeks", "has no value: 'weeks' is not arithmetic on"), ("[[handout]]", "[handouts]", "term.toml: "),
-    ("= ", "", "term.toml: ")])
+    ('chapters = "3"', 'chapters = "99"', "there is no chapter '99'"),
+    ('chapters = "3"', "chapters = 3", "week 2: chapters must be a list"),
+    ("5 * days", "5 * weeks", "has no value: 'weeks' is not arithmetic on"),
+    ("[[handout]]", "[handouts]", "term.toml: "), ("= ", "", "term.toml: ")])
 def test_a_term_s_file_that_means_nothing_is_refused(old, new, words, tmp_path):
     assert old in TERM
     (tmp_path / "term.toml").write_text(TERM.replace(old, new))
