@@ -26,6 +26,10 @@ def add(commands, how: argparse.ArgumentParser) -> None:
     grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these, such as 0,3-5; all without")
     grade.add_argument("--roster", type=Path, metavar="FILE",
                        help="who is in the class: a CSV file with name, login, id, email, section")
+    grade.add_argument("--term", type=Path, metavar="FILE",
+                       help="hand-outs and their deadlines: grade what is due, and keep what was graded in --out")
+    grade.add_argument("--dry-run", action="store_true",
+                       help="with --term: say who is late and what would be asked; ask and write nothing")
     grade.add_argument("--students", nargs="+", metavar="NAME", help="ask of these alone; all others stay as they are")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")

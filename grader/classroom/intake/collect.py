@@ -29,6 +29,7 @@ class Handed:
     files: list[str] = field(default_factory=list)      # every file that was seen, as "folder/name"
     refused: list[str] = field(default_factory=list)    # what was left out, and why
     names: list[str] = field(default_factory=list)      # of what was handed in, as the platform has them
+    times: dict[str, tuple[float | None, str]] = field(default_factory=dict)    # when each file came; whose word it is
 
     def missing(self, chapter: chapters.Chapter) -> str | None:
         """None where the chapter's file is there; else what was there instead, or ""."""
@@ -61,9 +62,9 @@ class Reader:
         for name, size in said["sizes"].items():
             chosen[name] = body[start:start + size]
             start += size
-        return Read(chosen, said["files"], said["refused"])
+        return Read(chosen, said["files"], said["refused"], {name: tuple(when) for name, when in said["times"].items()})
 
-    def people(self, submissions: Path) -> dict[str, list[str]]:
+    def people(self, submissions: Path) -> dict[str, dict]:
         """Whom Gradescope's folders belong to, by its own file; nobody where there is none."""
         if not (submissions / METADATA).is_file():
             return {}
@@ -136,4 +137,12 @@ def _copy(found: Read, name: str, source: Source, folder: Path) -> Handed:
     for file, content in found.chosen.items():
         (folder / file).write_bytes(content)
     return Handed(name, source.shown, folder, found.files, found.refused,
-                  sorted(path.name for path in source.files.values()))
+                  sorted(path.name for path in source.files.values()), _times(found, source))
+
+
+def _times(found: Read, source: Source) -> dict[str, tuple[float | None, str]]:
+    """When each file came, as the platform says; else as git does, or the file itself."""
+    if source.at is not None:
+        return dict.fromkeys(found.chosen, (source.at, "Gradescope"))
+    late = found.chosen.keys() & source.late or (found.chosen if source.late else ())     # an archive's mark is of all
+    return {**found.times, **dict.fromkeys(late, (None, "LATE"))}

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from grader.classroom.intake import commits
 from grader.classroom.intake.gradescope import people
 from grader.course import chapters, stubs
 from grader.sandbox.frames import channel, read_frame, write_frame
@@ -47,6 +48,7 @@ class Read:
     chosen: dict[str, bytes] = field(default_factory=dict)      # the files that count, by name
     files: list[str] = field(default_factory=list)              # every file that was seen, as "folder/name"
     refused: list[str] = field(default_factory=list)            # what was left out, and why
+    times: dict[str, tuple[float, str]] = field(default_factory=dict)   # of those that count: seconds, and whose word
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Entry:
     name: str
     kind: str       # "file", "link", "device" or "folder"
     read: Callable[[int], bytes] | None = None
+    at: float = 0.0     # when the file was written, or the archive that it lies in
 
 
 def read(files: dict[str, Path]) -> Read:
@@ -65,11 +68,14 @@ def read(files: dict[str, Path]) -> Read:
     """
     found = Read()
     try:
-        found.chosen = _chosen(_sift(_all(files), found), found)
+        folder, found.chosen = _chosen(_sift(_all(files), found), found)
+        found.times = {name: found.times[folder + name] for name in found.chosen}
+        if "" in files:
+            found.times |= commits.times(files[""], folder, list(found.chosen))
         found.refused[:0] = _beside_stubs(found)
     except Exception as error:      # a broken archive can raise nearly anything
         why = str(error) if isinstance(error, Refused) else f"it cannot be read ({type(error).__name__}: {error})"
-        found.chosen, found.refused = {}, [f"{next(iter(files.values())).name}: {shown(why)}"]
+        found.chosen, found.times, found.refused = {}, {}, [f"{next(iter(files.values())).name}: {shown(why)}"]
     found.files = [shown(name) for name in found.files]
     if len(found.refused) > MAX_SAID:
         found.refused[MAX_SAID:] = [f"and {len(found.refused) - MAX_SAID} more were left out"]
@@ -112,7 +118,7 @@ def _sift(entries: Iterator[Entry], found: Read) -> dict[str, bytes]:
                 if len(content) > MAX_FILE:
                     found.refused.append(f"{short}: larger than {MAX_FILE >> 20} MB")
                 else:
-                    files[path] = content
+                    files[path], found.times[path] = content, (entry.at, "file")
                 if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
                     raise Refused(f"more than {MAX_FILES} .py files or {MAX_BYTES >> 20} MB of them")
             elif path.lower().endswith(ENDINGS):
@@ -122,8 +128,8 @@ def _sift(entries: Iterator[Entry], found: Read) -> dict[str, bytes]:
     return files
 
 
-def _chosen(files: dict[str, bytes], found: Read) -> dict[str, bytes]:
-    """The files of the one folder that holds the exercises, by name: the outermost that has any.
+def _chosen(files: dict[str, bytes], found: Read) -> tuple[str, dict[str, bytes]]:
+    """The one folder that holds the exercises, "" or "a/b/", and its files by name: the outermost that has any.
 
     A copy of the whole course has exercises/ and solutions/ side by side: exercises/ is meant.
     """
@@ -137,13 +143,13 @@ def _chosen(files: dict[str, bytes], found: Read) -> dict[str, bytes]:
         depth = folder.count("/") + bool(folder)
         return not counts[folder], depth, folder.rpartition("/")[2] != "exercises", -counts[folder], folder
     if not folders:
-        return {}
+        return "", {}
     best, *others = sorted(folders, key=rank)
     for other in others:
         if counts[best] and counts[other] and other.rpartition("/")[2] not in _COURSE_S:
             found.refused.append(f"{shown(other) or 'the folder itself'}: it holds exercises too; those in "
                                  f"{shown(best) or 'the folder itself'} were taken")
-    return folders[best]
+    return f"{best}/" if best else "", folders[best]
 
 
 def _beside_stubs(found: Read) -> list[str]:
@@ -177,7 +183,8 @@ def _all(files: dict[str, Path]) -> Iterator[Entry]:
             if not name or (len(files) == 1 and name.lower().endswith(ENDINGS)):
                 yield from _entries(path.name, top)
             else:
-                yield Entry(name, _kind(os.fstat(top).st_mode), lambda n, top=top: os.read(top, n))
+                status = os.fstat(top)
+                yield Entry(name, _kind(status.st_mode), lambda n, top=top: os.read(top, n), status.st_mtime)
         finally:
             os.close(top)
 
@@ -199,16 +206,19 @@ def _entries(name: str, top: int) -> Iterator[Entry]:
             raise Refused(f"{name} is no file")
         if status.st_size > MAX_ARCHIVE:
             raise Refused(f"an archive larger than {MAX_ARCHIVE >> 20} MB")
-        yield from (_of_zip if name.lower().endswith(".zip") else partial(_of_tar, name))(file)
+        for entry in (_of_zip if name.lower().endswith(".zip") else partial(_of_tar, name))(file):
+            entry.at = status.st_mtime      # what an archive says of times is its maker's word
+            yield entry
 
 
 def _of_folder(top: int, path: str = "") -> Iterator[Entry]:
     for name in sorted(os.listdir(top)):
         if name.startswith(".") or name in _NOT_THEIRS:
             continue
-        mode = os.lstat(name, dir_fd=top).st_mode
+        status = os.lstat(name, dir_fd=top)
+        mode = status.st_mode
         if not stat.S_ISDIR(mode):
-            yield Entry(path + name, _kind(mode), partial(_first, name, top))
+            yield Entry(path + name, _kind(mode), partial(_first, name, top), status.st_mtime)
             continue
         yield Entry(path + name, "folder")
         if path.count("/") < MAX_DEPTH:
@@ -294,7 +304,7 @@ def main() -> None:
             else:
                 found = read({name: Path(path) for name, path in request["with"]["files"].items()})
                 said = {"sizes": {name: len(content) for name, content in found.chosen.items()},
-                        "files": found.files, "refused": found.refused}
+                        "files": found.files, "refused": found.refused, "times": found.times}
                 body = b"".join(found.chosen.values())
             write_frame(replies, {"id": request["id"], **said}, body)
 

@@ -32,6 +32,8 @@ class Source:
     keys: tuple[str, ...]           # what it says of whose it is: an ID, an address, a name
     number: str = ""                # what tells two of one name apart, where the platform numbers what is handed in
     files: dict[str, Path] = field(default_factory=dict)    # a folder or an archive as ""; single files by their names
+    at: float | None = None         # when it was handed in, where the platform says so
+    late: set[str] = field(default_factory=set)             # the single files that Canvas has marked late
 
     @property
     def shown(self) -> str:
@@ -40,7 +42,7 @@ class Source:
         return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def sources_of(submissions: Path, people: dict[str, list[str]] | None = None) -> tuple[list[Source], dict[str, str]]:
+def sources_of(submissions: Path, people: dict[str, dict] | None = None) -> tuple[list[Source], dict[str, str]]:
     """(what each student handed in, why other entries are refused). people: whom Gradescope's folders belong to."""
     if submissions.is_file() and submissions.name.lower().endswith(ENDINGS):
         raise ValueError(f"SUBMISSIONS {submissions} is an archive: unpack it, and name the folder")
@@ -62,7 +64,9 @@ def sources_of(submissions: Path, people: dict[str, list[str]] | None = None) ->
         whose = (source.number, *source.keys) if source.number else (path.name,)
         if versions.get((whose, file), -1) <= version:
             versions[whose, file] = version
-            found.setdefault(whose, source).files[file] = path
+            whole = found.setdefault(whose, source)
+            whole.files[file] = path
+            whole.late = whole.late - {file} | source.late
     if not found and not refused:
         raise ValueError(f"SUBMISSIONS {submissions} is empty")
     called = Counter(source.name.casefold() for source in found.values())
@@ -72,17 +76,18 @@ def sources_of(submissions: Path, people: dict[str, list[str]] | None = None) ->
     return list(found.values()), refused
 
 
-def _source(path: Path, people: dict[str, list[str]]) -> tuple[Source, str, int]:
+def _source(path: Path, people: dict[str, dict]) -> tuple[Source, str, int]:
     """(whose an entry is, the name of the one file that it is or "", which version of that)."""
     name, folder = unicodedata.normalize("NFC", path.name), path.is_dir()
     if not folder and (match := _CANVAS.fullmatch(name)):       # it numbers people, and what is handed in again
         who = match["who"] or match["id"]
         file = match["file"] + match["ending"]
-        return Source(who, (match["id"], who), match["id"]), file, int(match["again"] or 0)
+        return (Source(who, (match["id"], who), match["id"], late={file} if match["late"] else set()), file,
+                int(match["again"] or 0))
     if (match := _MOODLE.fullmatch(name)) and bool(match["file"]) != folder:    # it numbers what is handed in
         return Source(match["who"], (match["who"],), match["id"]), match["file"], int(match["kind"] == "file")
-    if folder and _GRADESCOPE.fullmatch(name) and (keys := people.get(name)):
-        return Source(keys[0], tuple(unicodedata.normalize("NFC", key) for key in keys)), "", 0
+    if folder and _GRADESCOPE.fullmatch(name) and (keys := people.get(name, {}).get("keys")):
+        return Source(keys[0], tuple(unicodedata.normalize("NFC", key) for key in keys), at=people[name]["at"]), "", 0
     ending = next((end for end in ENDINGS if name.lower().endswith(end)), "") if not folder else ""
     name = name[:len(name) - len(ending)]
     return Source(name, (name,)), "", 0

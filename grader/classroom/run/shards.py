@@ -32,7 +32,7 @@ def run(options) -> int:
                                      names=said.get("names", []))
                 for shard in shards.values() for name, said in shard["students"].items()}
     settled = {name: value for name, value in {**first[1]["options"], "shard": ""}.items() if name != "class"}
-    rules, template = rules_of(options, settled), template_of(options, settled)
+    rules, template = rules_of(options, settled, {}), template_of(options, settled)
     this = Run(out, settled, first[1]["seed"],
                [students[name] for name in sorted(students, key=str.casefold)],
                {name: why for shard in shards.values() for name, why in shard["refused"].items()}, rules, template)

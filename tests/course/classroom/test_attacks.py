@@ -14,7 +14,7 @@ from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell
-from grader.classroom.run.grade import locked
+from grader.classroom.run.folder import locked
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.front.results import Asked, Result
