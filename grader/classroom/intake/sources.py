@@ -13,7 +13,8 @@ from grader.classroom.intake.gradescope import METADATA
 from grader.classroom.intake.reading import ENDINGS
 from grader.course import chapters
 
-MAX_NAME = 100              # characters of a name
+MAX_NAME = 100              # characters of a name,
+MAX_BYTES = 255             # and bytes, as file systems take them
 PUNCTUATION = " .-_@;,'’()+&"
 
 _CANVAS = re.compile(r"(?P<who>[^\W_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<file>.+?)(?:-(?P<again>\d+))?"
@@ -95,7 +96,8 @@ def _refused(path: Path, source: Source) -> str:
 
 def is_name(text: str) -> bool:
     """Whether somebody may be called that: in any script, with what stands in names, and nothing unseen."""
-    return (0 < len(text) <= MAX_NAME and text[0] not in ". " and text[-1] not in ". " and text.isprintable() and all(
+    return (0 < len(text) <= MAX_NAME and len(text.encode("utf-8", "replace")) <= MAX_BYTES
+            and text[0] not in ". " and text[-1] not in ". " and text.isprintable() and all(
         c in PUNCTUATION or unicodedata.category(c)[0] in "LMN" and "FILLER" not in unicodedata.name(c, "")
         for c in text))
 
