@@ -23,6 +23,7 @@ from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, as_com
 from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell, Plan
 from grader.classroom.run.jobs import Job
+from grader.classroom.run.scope import Scopes
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
 from grader.front.results import Asked
@@ -64,7 +65,7 @@ class Cluster:
                      for number, worker in enumerate(self._client.nthreads())]
             said = self._client.gather(asked)
         layers = {layer: all(one.layers.get(layer) for one in said) for one in said for layer in one.layers}
-        return Plan(said[0].checks, layers)
+        return Plan(said[0].checks, layers, "; ".join(dict.fromkeys(one.scope for one in said)))
 
     def run(self, todo: list[Cell], folders: dict[str, Path], checks: dict[str, Sequence[Asked]]) -> Iterator[Cell]:
         """Ask these blank cells; each is yielded as it ends, with its verdicts.
@@ -141,6 +142,7 @@ class Machine(WorkerPlugin):
             self._copied = {chapters.shown(copy / name): shown for name, shown in self._shown.items()}
             self.setting = dataclasses.replace(self.setting, hidden_from=str(copy))
         self._jobs, self._idle, self._stop = [], collections.deque(), threading.Event()
+        self._scopes = Scopes(worker.state.nthreads)
 
     def teardown(self, worker) -> None:
         self._stop.set()
@@ -148,6 +150,7 @@ class Machine(WorkerPlugin):
             job.hang_up()
         for job in self._jobs:
             job.close()
+        self._scopes.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -156,7 +159,7 @@ class Machine(WorkerPlugin):
         try:
             job = self._idle.pop()
         except IndexError:
-            job = Job(self.setting, self.folder)
+            job = Job(self.setting, self.folder, self._scopes)
             self._jobs.append(job)
         try:
             yield job
@@ -188,7 +191,8 @@ def _plan(hashes: dict[Chapter, dict], stems: list[str]) -> Plan:
         machine.same(chapter, machine.folder / "nothing handed in", wanted)
     with machine.job() as job:
         plan = job.plan(stems)
-    return Plan({stem: machine.called(checks) for stem, checks in plan.checks.items()}, plan.layers)
+    return Plan({stem: machine.called(checks) for stem, checks in plan.checks.items()}, plan.layers,
+                plan.scope)
 
 
 def _answer(cell: Cell, files: dict[str, bytes], checks: Sequence[Asked]) -> Cell:
