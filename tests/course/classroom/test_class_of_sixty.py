@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as xml
-from collections import Counter
 
 import pytest
 
@@ -27,9 +26,9 @@ from tests.course.classroom.handed_in import clean, entries, every, left_behind,
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "the jail is here")
 LINEAR = chapters.find("linear")
 SEED = 20_261_123
-TIMEOUT = 10.0
-# Those that neither wait for their time nor take much of the memory: test_class has them.
-QUICK = re.compile("answer|forged|frame_that|hides|prints|speaks|name_|patches")
+# Others wait for their time, or take much of the memory: test_class has them. The checks of a class are loaded before a
+# file comes, where patches_the_checks does not find them.
+QUICK = re.compile("answer|forged|frame_that|hides|prints|speaks|name_|patches_(?!the_checks)")
 MOST_LATE = 2               # of them, on a busy machine
 
 
@@ -142,14 +141,15 @@ def test_hostile_files_get_the_verdicts_that_their_heads_say(run):
 
 
 def test_no_cell_takes_more_than_twice_an_honest_one_s_time_and_its_checks_timeouts(run):
-    """Judging counts: an answer that is slow to read or to compare costs its own time."""
-    honest = max(run.cell(name).seconds for name in run.honest)
+    """What a check may take is its own; reading and judging what came of it takes no longer than of an honest file."""
+    as_right = [name for name, entry in run.entries.items() if str(entry).startswith("name_") and run.cell(name)]
+    honest = max(run.cell(name).seconds for name in [*run.honest, *as_right])
     for name in [*run.files, *run.entries]:
         if cell := run.cell(name):
-            late = Counter(result.verdict for result in cell.verdicts if not result.whole)["timeout"]
-            whole = any(result.whole and result.verdict == "timeout" for result in cell.verdicts)
-            assert cell.seconds <= 2 * honest + TIMEOUT * (late + 2 * whole), (
-                name, str(run.files.get(name) or run.entries.get(name)), cell.seconds, honest)
+            asked = [result.seconds for result in cell.verdicts if not result.whole]
+            asked += [max([result.seconds for result in cell.verdicts if result.whole], default=0)]
+            assert cell.seconds <= 2 * honest + sum(asked), (
+                str(run.files.get(name) or run.entries.get(name)), cell.seconds, asked, honest)
 
 
 def test_no_name_and_no_word_of_theirs_does_anything_anywhere(run):
