@@ -153,6 +153,15 @@ def test_a_name_as_long_as_a_file_system_takes_keeps_nobody_from_their_results(t
     assert len(list((tmp_path / "results").iterdir())) == 2 and (tmp_path / "results" / "ada.json").exists()
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_nobody_is_called_as_another_s_page(first):
+    """A login may be any word, such as the name that somebody else's file gets where theirs cannot be one."""
+    page = exports.file_names(["O'Neil"])["O'Neil"]
+    students = ["O'Neil", page] if first else [page, "O'Neil", page.upper()]
+    names = exports.file_names(students)
+    assert len({name.casefold() for name in names.values()}) == len(students)
+
+
 @pytest.mark.parametrize("handed_in, filled, said", [
     (["a_bob", "bob"], "bob", "a_bob is not filled in: its row is bob's"),
     (["a_bob", "b_bob"], None, "neither is filled in"),

@@ -238,7 +238,8 @@ def test_a_roster_that_means_nothing_is_refused_by_its_line(text, words, tmp_pat
 @pytest.mark.parametrize("name, fine", [
     ("O'Neil, Eve", True), ("Zoë", True), ("हिन्दी", True), ("東京 花子", True), ("Müller-Lüdenscheidt (B)", True),
     ("eve\u3164", False), ("e\u200bve", False), ("eve\u202e", False), ("", False), (".eve", False), ("a/b", False),
-    ("学" * 85, True), ("学" * 86, False), ("<b>", False), ("=1+1", False)])
+    ("学" * 85, True), ("学" * 86, False), ("<b>", False),
+    ("(maximum)", False), ("b\u034fob", False), ("bob\ufe0f", False), ("bob\U000e0100", False), ("=1+1", False)])
 def test_names_as_people_have_them(name, fine):
     assert sources.is_name(name) is fine
 
