@@ -5,7 +5,7 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
-from grader.course import chapters, source, stubs
+from grader.course import chapters, stubs
 from grader.course.chapters import EXERCISES, ROOT, SOLUTIONS, Chapter, needs, shown
 from grader.judge.verdict import Verdict, Word
 from grader.sandbox.reply import CodeLine
@@ -99,7 +99,7 @@ def _line(frame: CodeLine) -> str:
     """Where a line is and what it says, as it stands in the file now."""
     name = shown(frame.file) if frame.file.is_relative_to(ROOT) else frame.file.name
     where = f"{name}:{frame.line}" + (f", in {frame.function}" if frame.function else "")
-    return f"{where}:\n    {source.line(frame.file, frame.line)}"
+    return f"{where}:\n    {stubs.line_of(frame.file, frame.line)}"
 
 
 def _tail(output: str) -> str:

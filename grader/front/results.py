@@ -8,7 +8,7 @@ import typing
 from dataclasses import dataclass
 from pathlib import Path
 
-from grader.course import source
+from grader.course import stubs
 from grader.course.chapters import SOLUTIONS, Chapter
 from grader.course.checks import Check
 from grader.front.provenance import digest, made_with
@@ -56,7 +56,7 @@ class Line:
 
     @classmethod
     def of(cls, line: CodeLine) -> "Line":
-        text = source.line(line.file, line.line)
+        text = stubs.line_of(line.file, line.line)
         return cls(line.file.name, line.line, clean(line.function, 200), clean(text, 300))
 
 

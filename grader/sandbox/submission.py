@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from grader.course import chapters, source, stubs
+from grader.course import chapters, stubs
 from grader.course.chapters import SOLUTIONS, Chapter
 from grader.course.checks import Check
 from grader.sandbox.frames import FrameError
@@ -126,7 +126,7 @@ class Submission:
         if not self.source:     # before any of it runs: it may put something else in its place
             self.source = self.file.read_bytes()
             try:
-                source.text(self.source)
+                stubs.text_of(self.source)
             except ValueError as error:
                 self._broken = Reply("error", [f"{self.file.name}: {error}"], {}, whole=True)
                 return

@@ -22,7 +22,7 @@ from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.overrides import Override
 from grader.classroom.output.similar import SHARE, shared_lines, similar, too_long
 from grader.classroom.run.cells import Cell
-from grader.course import source
+from grader.course import stubs
 from grader.course.chapters import Chapter
 from grader.front import report
 from grader.front.results import Line, Result, write_whole
@@ -275,7 +275,7 @@ def _alike(out: Path, students: dict[str, list[Cell]], chapters: list[Chapter]) 
 
 def _excerpt(file: Path, shared: list[int]) -> list[dict]:
     """The lines of a file that another one shares, with a line of its own before and after each run."""
-    lines, marked = source.text(file.read_bytes()).split("\n"), set(shared)
+    lines, marked = stubs.text_of(file.read_bytes()).split("\n"), set(shared)
     near = [n for n in range(1, len(lines) + 1) if marked & {n - 1, n, n + 1}][:SHOWN]
     return [{"number": n, "text": _shown(lines[n - 1], 200), "shared": n in marked, "gap": n - 1 not in near}
             for n in near]

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from grader.course import chapters, source
+from grader.course import chapters, stubs
 from grader.course.chapters import Chapter, stub
 
 MOST = 5                    # lines of one file that are shown
@@ -40,7 +40,7 @@ def lines(folder: Path, chapter: Chapter) -> list[tuple[str, int, str]]:
         try:
             if file.stat().st_size > LONGEST:
                 raise MemoryError
-            text = source.text(file.read_bytes())
+            text = stubs.text_of(file.read_bytes())
             with warnings.catch_warnings(action="ignore"):
                 tree = ast.parse(text)
             written = text.split("\n")

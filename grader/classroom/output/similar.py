@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from grader.course import chapters, source
+from grader.course import chapters, stubs
 from grader.course.chapters import Chapter
 from grader.judge.edits import edits
 
@@ -76,7 +76,7 @@ def _own(path: Path, chapter: Chapter) -> dict[int, set[tuple[int, int]]]:
     try:
         if too_long(path):
             return {}
-        found = _prints(source.text(path.read_bytes()), names, words)
+        found = _prints(stubs.text_of(path.read_bytes()), names, words)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     return {mark: lines for mark, lines in found.items() if mark not in known}

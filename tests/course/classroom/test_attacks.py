@@ -16,7 +16,7 @@ from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell
 from grader.classroom.run.grade import locked
-from grader.course import chapters
+from grader.course import chapters, stubs
 from grader.course.chapters import ROOT
 from grader.front.results import Asked, Line, Result
 from grader.judge import compare
@@ -248,6 +248,17 @@ def test_what_is_looked_at_is_what_is_run(content, word, words, grader, tmp_path
     verdicts = [Result.of(verdict) for verdict in grader.grade(LINEAR, tmp_path)]
     said = {result.verdict: " ".join(result.facts) for result in verdicts}
     assert word in said and words in said[word] and (word == "forbidden" or len(said) == 1)
+
+
+def test_a_byte_order_mark_is_no_work(tmp_path):
+    """A file that an editor has saved as it was: with a mark before it, or with other ends of lines."""
+    stub = chapters.stub(LINEAR)
+    for content in (stub.encode("utf-8-sig"), stub.replace("\n", "\r\n").encode(), stub.encode()):
+        (tmp_path / "ex03_linear.py").write_bytes(content)
+        assert not stubs.started(LINEAR, tmp_path)
+    first, rest = stub.split("raise NotImplementedError", 1)
+    (tmp_path / "ex03_linear.py").write_text(f"{first}self.weight = None{rest}", "utf-8-sig")
+    assert stubs.started(LINEAR, tmp_path) and "linear_flops" in stubs.unwritten(LINEAR, tmp_path)
 
 
 def test_a_line_of_a_helper_is_read_in_no_encoding_of_its_choice(tmp_path):
