@@ -51,12 +51,8 @@ def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
     encoder = _Encoder(input_storages)
     try:
         return encoder.node(answer), bytes(encoder.body)
-    except _TooMany:
+    except OverflowError:       # what comes after them is not looked at
         return _other(f"more than {MAX_NODES:,} values"), b""
-
-
-class _TooMany(Exception):
-    """More values than an answer may hold; what comes after them is not looked at."""
 
 
 class _Encoder:
@@ -70,7 +66,7 @@ class _Encoder:
         self._count += 1
         kind = type(x)
         if self._count > MAX_NODES:
-            raise _TooMany
+            raise OverflowError
         if value := _value(x, kind):
             return value
         if kind in (list, tuple, torch.Size, dict, OrderedDict):

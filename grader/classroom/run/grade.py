@@ -127,7 +127,8 @@ class Run:
 
     def say(self, words: str) -> None:
         """A line on the screen. Names are strangers' words: no markup is read in them, and they move no cursor."""
-        self.console.print("".join(c if c.isprintable() else "?" for c in words), markup=False, soft_wrap=True)
+        words = "".join(c if c.isprintable() or c == "\n" else "?" for c in words)
+        self.console.print(words, markup=False, soft_wrap=True)
 
     def ask(self, options, again: Collection[str] = ()) -> None:
         """Ask what has not been asked, or all that is there of the chapters in `again`, on its old seed, and no other.
