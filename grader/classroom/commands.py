@@ -85,8 +85,9 @@ def _grade(options) -> int:
     try:
         return (regrade if options.regrade else grade).run(options)
     except KeyboardInterrupt:
+        begun = options.out and (options.out / "manifest.json").exists()
         print("\ngrader: interrupted. What was asked is kept"
-              + (f"; grade --resume --out {options.out} goes on." if options.out else "."), file=sys.stderr)
+              + (f"; grade --resume --out {options.out} goes on." if begun else "."), file=sys.stderr)
         raise
 
 

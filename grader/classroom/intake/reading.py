@@ -5,29 +5,26 @@ link: a folder is walked by descriptors, each opened below the one above it.
 """
 
 import contextlib
-import gzip
 import os
 import re
 import stat
-import tarfile
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from grader.classroom.intake import commits
+from grader.classroom.intake.archives import MAX_ENTRIES, Entry, Refused, kind_of, of_tar, of_zip
 from grader.classroom.intake.gradescope import people
 from grader.course import chapters, stubs
 from grader.sandbox.frames import channel, read_frame, write_frame
 from grader.sandbox.jail import MAX_FILE
 
-MAX_ENTRIES = 10_000        # files and folders of one student
-MAX_FILES = 500             # .py files among them
+MAX_FILES = 500             # .py files of one student
 MAX_BYTES = 8 << 20         # bytes of these files together
 MAX_ARCHIVE = 64 << 20      # bytes of an archive as it was handed in
-MAX_UNPACKED = 256 << 20    # bytes that reading through a .tar.gz may unpack
 MAX_DEPTH = 3               # folders within each other: one that wraps all, exercises/, and one to spare
+MAX_NAME = 100              # bytes of a file's name; a file system takes 255
 MAX_REFUSED = 100           # of one student's files; who has more meant none of it
 MAX_SAID = 10               # refusals that are listed for one student
 MEMORY = 512 << 20          # bytes that reading may take
@@ -35,10 +32,6 @@ ENDINGS = (".tar.gz", ".tgz", ".tar", ".zip")
 
 _NOT_THEIRS = {"__pycache__", "__MACOSX"}
 _COURSE_S = {"solutions", "stubs"}      # beside exercises/ in a copy of the course
-
-
-class Refused(ValueError):
-    """The whole of what a student handed in cannot be read; the words say why."""
 
 
 @dataclass
@@ -49,16 +42,6 @@ class Read:
     files: list[str] = field(default_factory=list)              # every file that was seen, as "folder/name"
     refused: list[str] = field(default_factory=list)            # what was left out, and why
     times: dict[str, tuple[float, str]] = field(default_factory=dict)   # of those that count: seconds, and whose word
-
-
-@dataclass
-class Entry:
-    """A file of a folder or an archive; `read(n)` gives its first n bytes."""
-
-    name: str
-    kind: str       # "file", "link", "device" or "folder"
-    read: Callable[[int], bytes] | None = None
-    at: float = 0.0     # when the file was written, or the archive that it lies in
 
 
 def read(files: dict[str, Path]) -> Read:
@@ -115,7 +98,9 @@ def _sift(entries: Iterator[Entry], found: Read) -> dict[str, bytes]:
                 found.files.append(path)
             if path.endswith(".py") and parts[-1][:-3].isidentifier():
                 content = entry.read(MAX_FILE + 1)
-                if len(content) > MAX_FILE:
+                if len(parts[-1].encode()) > MAX_NAME:
+                    found.refused.append(f"{short}: its name has more than {MAX_NAME} bytes")
+                elif len(content) > MAX_FILE:
                     found.refused.append(f"{short}: larger than {MAX_FILE >> 20} MB")
                 else:
                     files[path], found.times[path] = content, (entry.at, "file")
@@ -184,7 +169,7 @@ def _all(files: dict[str, Path]) -> Iterator[Entry]:
                 yield from _entries(path.name, top)
             else:
                 status = os.fstat(top)
-                yield Entry(name, _kind(status.st_mode), lambda n, top=top: os.read(top, n), status.st_mtime)
+                yield Entry(name, kind_of(status.st_mode), lambda n, top=top: os.read(top, n), status.st_mtime)
         finally:
             os.close(top)
 
@@ -206,7 +191,7 @@ def _entries(name: str, top: int) -> Iterator[Entry]:
             raise Refused(f"{name} is no file")
         if status.st_size > MAX_ARCHIVE:
             raise Refused(f"an archive larger than {MAX_ARCHIVE >> 20} MB")
-        for entry in (_of_zip if name.lower().endswith(".zip") else partial(_of_tar, name))(file):
+        for entry in (of_zip if name.lower().endswith(".zip") else partial(of_tar, name))(file):
             entry.at = status.st_mtime      # what an archive says of times is its maker's word
             yield entry
 
@@ -218,7 +203,7 @@ def _of_folder(top: int, path: str = "") -> Iterator[Entry]:
         status = os.lstat(name, dir_fd=top)
         mode = status.st_mode
         if not stat.S_ISDIR(mode):
-            yield Entry(path + name, _kind(mode), partial(_first, name, top), status.st_mtime)
+            yield Entry(path + name, kind_of(mode), partial(_first, name, top), status.st_mtime)
             continue
         yield Entry(path + name, "folder")
         if path.count("/") < MAX_DEPTH:
@@ -237,54 +222,6 @@ def _open(name, folder: int | None = None, how: int = 0) -> int:
 def _first(name: str, folder: int, n: int) -> bytes:
     with open(_open(name, folder), "rb") as file:
         return file.read(n)
-
-
-def _kind(mode: int) -> str:
-    return "file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else "device"
-
-
-def _of_zip(file) -> Iterator[Entry]:
-    if file.read().count(b"PK\x01\x02") > MAX_ENTRIES:     # counted before zipfile makes an object of each
-        raise Refused(f"more than {MAX_ENTRIES:,} files and folders")
-    with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            mode = info.external_attr >> 16
-            if info.is_dir():
-                yield Entry(info.filename, "folder")
-                continue
-            # bz2 and lzma unpack a whole block at once, however little of it is asked for
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise Refused("it is compressed in another way than a .zip commonly is")
-            yield Entry(info.filename, _kind(mode) if stat.S_IFMT(mode) else "file",
-                        lambda n, info=info: _read(archive.open(info), n))
-
-
-def _read(stream, n: int) -> bytes:
-    with stream:
-        return stream.read(n)
-
-
-class _Limited:
-    """A stream that refuses to give more than MAX_UNPACKED bytes, whatever an archive says of itself."""
-
-    def __init__(self, stream):
-        self._stream, self._left = stream, MAX_UNPACKED
-
-    def read(self, n: int) -> bytes:
-        self._left -= len(data := self._stream.read(min(n, 1 << 20)))
-        if self._left < 0:
-            raise Refused(f"it unpacks to more than {MAX_UNPACKED >> 20} MB")
-        return data
-
-
-def _of_tar(name: str, file) -> Iterator[Entry]:
-    stream = file if name.lower().endswith(".tar") else gzip.GzipFile(fileobj=file)
-    with tarfile.open(fileobj=_Limited(stream), mode="r|") as archive:
-        for info in archive:
-            plain = info.isreg() and not info.issparse()
-            kind = "folder" if info.isdir() else "link" if info.issym() or info.islnk() else "device"
-            yield Entry(info.name, "file" if plain else kind, lambda n, info=info: _read(archive.extractfile(info), n))
-            archive.members.clear()     # or each one's header would be kept
 
 
 # -- the process itself ----------------------------------------------------------------------------

@@ -14,8 +14,10 @@ from grader.classroom.intake.gradescope import METADATA
 from grader.classroom.intake.reading import ENDINGS
 from grader.course import chapters
 
-MAX_NAME = 100              # characters of a name
+MAX_NAME = 100              # characters of a name,
+MAX_BYTES = 255             # and bytes, as file systems take them
 PUNCTUATION = " .-_@;,'’()+&"
+UNSEEN = re.compile("FILLER|VARIATION SELECTOR|GRAPHEME JOINER|VOWEL INHERENT")      # among letters and marks
 
 _CANVAS = re.compile(r"(?:(?P<who>[^_]+)_)??(?P<late>LATE_)?(?P<id>\d+|anon_\w{5})_\d+_"
                      r"(?P<file>.+?)(?:-(?P<again>\d+))?(?P<ending>\.tar\.gz|\.\w+)")
@@ -115,14 +117,15 @@ def _refused(path: Path, source: Source) -> str:
         return "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz), nor a file as Canvas or Moodle names it"
     if not is_name(source.name):
         return (f"a name has 1 to {MAX_NAME} letters, digits, spaces and any of . _ - @ ; , ' ( ) + & ; and neither "
-                "begins nor ends with a dot")
+                "begins nor ends with a dot, nor begins with a bracket")
     return ""
 
 
 def is_name(text: str) -> bool:
     """Whether somebody may be called that: in any script, with what stands in names, and nothing unseen."""
-    return (0 < len(text) <= MAX_NAME and text[0] not in ". " and text[-1] not in ". " and text.isprintable() and all(
-        c in PUNCTUATION or unicodedata.category(c)[0] in "LMN" and "FILLER" not in unicodedata.name(c, "")
+    return (0 < len(text) <= MAX_NAME and len(text.encode("utf-8", "replace")) <= MAX_BYTES
+            and text[0] not in ". (" and text[-1] not in ". " and text.isprintable() and all(
+        c in PUNCTUATION or unicodedata.category(c)[0] in "LMN" and not UNSEEN.search(unicodedata.name(c, ""))
         for c in text))
 
 

@@ -35,10 +35,14 @@ def write(out: Path, book: Gradebook) -> None:
 def file_names(students) -> dict[str, str]:
     """What each student's files are called: as they are, with a mark where a file system might not keep it apart."""
     names: dict[str, str] = {}
+    taken: set[str] = set()
     for student in students:
         safe = re.sub(r"[^\w.@; -]", "_", student).encode()[:150].decode("utf-8", "ignore").strip(". ")
-        if safe != student or safe.casefold() in map(str.casefold, names):
+        if safe != student or safe.casefold() in taken:
             safe += f"-{hashlib.sha256(student.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+        while safe.casefold() in taken:     # somebody may be called as this one's file was to be
+            safe += "_"
+        taken.add(safe.casefold())
         names[student] = safe
     return names
 

@@ -23,6 +23,7 @@ from grader.classroom.output.overrides import Override
 from grader.classroom.output.similar import SHARE, shared_lines, similar, too_long
 from grader.classroom.run.cells import Cell
 from grader.classroom.term import view
+from grader.course import stubs
 from grader.course.chapters import Chapter
 from grader.front import report
 from grader.front.results import Line, Result, write_whole
@@ -251,10 +252,9 @@ def _look(out: Path, students: dict[str, list[Cell]]) -> list[dict]:
                 found.append({"student": name, "chapter": cell.chapter,
                               "word": cell.whole.verdict if cell.whole else cell.state,
                               "why": cell.note or " ".join(cell.whole.facts)})
-            file = out / "submissions" / name / f"{cell.chapter.stem}.py"
-            for number, line in reflection.lines(file, cell.chapter) if file.is_file() else ():
+            for file, number, line in reflection.lines(out / "submissions" / name, cell.chapter):
                 found.append({"student": name, "chapter": cell.chapter, "word": "reflection",
-                              "why": f"line {number}: {line}"})
+                              "why": f"{file} line {number}: {line}" if number else f"{file}: {line}"})
     return found
 
 
@@ -278,7 +278,7 @@ def _alike(out: Path, students: dict[str, list[Cell]], chapters: list[Chapter]) 
 
 def _excerpt(file: Path, shared: list[int]) -> list[dict]:
     """The lines of a file that another one shares, with a line of its own before and after each run."""
-    lines, marked = file.read_text("utf-8").split("\n"), set(shared)
+    lines, marked = stubs.text_of(file.read_bytes()).split("\n"), set(shared)
     near = [n for n in range(1, len(lines) + 1) if marked & {n - 1, n, n + 1}][:SHOWN]
     return [{"number": n, "text": _shown(lines[n - 1], 200), "shared": n in marked, "gap": n - 1 not in near}
             for n in near]

@@ -63,10 +63,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run asks, by a chapter's stem, and behind which walls: the layers of the jail, and whether each holds."""
+    """What a run asks, by a chapter's stem, and behind which walls: the layers of the jail, and whether each holds.
+
+    scope: what limits a job as a whole, in words (see scope).
+    """
 
     checks: dict[str, tuple[Asked, ...]]
     layers: dict[str, bool]
+    scope: str = ""
 
 
 def files(chapter: Chapter, setting: Setting) -> dict[Path, bool]:

@@ -108,9 +108,11 @@ class Run:
         self.begun, self.console = time.time(), Console(highlight=False)
         self.checks: dict[str, tuple[Asked, ...]] = {}
         self.layers: dict[str, bool] = {}
+        self.scope = ""
 
     def say(self, words: str) -> None:
-        """A line on the screen. Names are strangers' words: no markup is read in them."""
+        """A line on the screen. Names are strangers' words: no markup is read in them, and they move no cursor."""
+        words = "".join(c if c.isprintable() or c == "\n" else "?" for c in words)
         self.console.print(words, markup=False, soft_wrap=True)
 
     def ask(self, options, again: Collection[str] = ()) -> None:
@@ -176,13 +178,14 @@ class Run:
     def _plan(self, pool, wanted: list[Chapter]) -> None:
         """Have the reference answer, and see that the walls hold."""
         plan = pool.plan([chapter.stem for chapter in wanted])
-        self.checks, self.layers = {**self.checks, **plan.checks}, plan.layers
+        self.checks, self.layers, self.scope = {**self.checks, **plan.checks}, plan.layers, plan.scope
         self._write_manifest()
         if holes := [layer for layer, holds in self.layers.items() if not holds]:
             raise CourseError(f"the jail does not hold: {', '.join(holes)}. --no-jail goes on all the same, "
                               "and marks every result.")
         self.say(f"Behind walls: {', '.join(self.layers)}." if self.layers else
                  "WITHOUT WALLS: what was handed in can read this disk and write to it.")
+        self.say(f"{self.scope[:1].upper()}{self.scope[1:]}.")
 
     def _pool(self, options, scratch: Path, setting: Setting):
         """What asks cells: processes here, or machines."""
@@ -222,6 +225,7 @@ class Run:
     def _write_manifest(self, **more) -> None:
         content = {
             **provenance.made_with(), "seed": self.seed, "options": self.options, "layers": self.layers,
+            "scope": self.scope,
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.begun)), **more,
             "rules": results.to_json(self.grading), "checks": results.to_json(self.checks),
             "students": {s.name: {"source": s.source, "refused": s.refused, "names": s.names} for s in self.students},

@@ -39,6 +39,7 @@ def run(options) -> int:
     this.checks = checks_of(first[1])
     this.layers = {layer: all(shard["layers"].get(layer) for shard in shards.values())
                    for shard in shards.values() for layer in shard["layers"]}
+    this.scope = "; ".join(dict.fromkeys(shard.get("scope", "") for shard in shards.values()))
     for folder, shard in shards.items():
         for name in shard["students"]:
             shutil.copytree(folder / "submissions" / name, out / "submissions" / name)

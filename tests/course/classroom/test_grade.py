@@ -438,6 +438,8 @@ def test_ctrl_c_leaves_what_is_done_and_nothing_else(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130, process.stdout.read()
+    said = process.stdout.read()
+    assert f"interrupted. What was asked is kept; grade --resume --out {tmp_path / 'out'} goes on." in said
     assert not (tmp_path / "out" / "scratch").exists()
     assert sorted(path.parent.name for path in (tmp_path / "out" / "cells").rglob("*")
                   if path.is_file()) == ["ada", "grace"]

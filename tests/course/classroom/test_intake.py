@@ -135,6 +135,18 @@ def test_what_ends_the_reader_ends_one_entry(tmp_path, monkeypatch):
     assert handed["zoe"].missing(LINEAR) is None and not handed["zoe"].refused
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "学" * 84])
+def test_a_file_with_a_name_that_no_disk_takes_is_left_out(name, tmp_path):
+    """In an archive a name may have 65,535 bytes; writing such a file would end the run."""
+    top = _class(tmp_path / "in", "ada")
+    with zipfile.ZipFile(top / "eve.zip", "w") as archive:
+        archive.writestr(f"{name}.py", GOOD)
+        archive.writestr("ex03_linear.py", GOOD)
+    handed = _handed(top, tmp_path / "out")
+    assert "its name has more than" in handed["eve"].refused[0]
+    assert handed["eve"].missing(LINEAR) is None and handed["ada"].missing(LINEAR) is None
+
+
 @pytest.mark.parametrize("files, words", [
     ({"a/b/c/d/ex03_linear.py": GOOD}, "it lies in 3 others"),
     ({"inner.zip": "PK", "readme.txt": "see the zip"}, "an archive in it is not read"),
@@ -333,7 +345,8 @@ def test_a_roster_that_means_nothing_is_refused_by_its_line(text, words, tmp_pat
 @pytest.mark.parametrize("name, fine", [
     ("O'Neil, Eve", True), ("Zoë", True), ("हिन्दी", True), ("東京 花子", True), ("Müller-Lüdenscheidt (B)", True),
     ("eve\u3164", False), ("e\u200bve", False), ("eve\u202e", False), ("", False), (".eve", False), ("a/b", False),
-    ("<b>", False), ("=1+1", False)])
+    ("学" * 85, True), ("学" * 86, False), ("<b>", False),
+    ("(maximum)", False), ("b\u034fob", False), ("bob\ufe0f", False), ("bob\U000e0100", False), ("=1+1", False)])
 def test_names_as_people_have_them(name, fine):
     assert sources.is_name(name) is fine
 
