@@ -291,7 +291,7 @@ def _serve(number: str, configurations: int):
         source, part = json.loads(line)
         name = part.partition(".")[0]
         chosen = [key for key, (_, used) in asked.items() if name in used]
-        if not chosen and not name[:1].isalpha():       # a helper or a constant: of any part
+        if not chosen:      # a helper, a constant or a kernel: of any part
             chosen = list(asked)
         for key in chosen:
             if key not in known:
