@@ -100,12 +100,13 @@ def _parts(impl: types.ModuleType) -> set[str]:
 
 
 def _names(code, around: dict) -> set[str]:
-    """The names that a function uses, itself or through functions of its own file."""
-    names = set(code.co_names)
-    for inner in [*code.co_consts, *(getattr(around.get(name), "__code__", None) for name in code.co_names)]:
-        if inspect.iscode(inner) and inner is not code:
-            names |= _names(inner, around)
-    return names
+    """The names that a function uses, itself or through functions of its own file; these may be called as parts are."""
+    known, left = [], [code]
+    while left:
+        known.append(inner := left.pop())
+        called = [getattr(around.get(name), "__code__", None) for name in inner.co_names]
+        left += [one for one in (*inner.co_consts, *called) if inspect.iscode(one) and one not in known]
+    return {name for inner in known for name in inner.co_names}
 
 
 def by_signature(name: str) -> Callable:
