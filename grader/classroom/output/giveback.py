@@ -19,7 +19,7 @@ from pathlib import Path
 from grader.classroom.intake import sources
 from grader.classroom.intake.roster import Person, Roster
 from grader.classroom.output.exports import file_names
-from grader.classroom.run.grade import locked
+from grader.classroom.run.folder import locked
 from grader.classroom.run.options import manifest
 from grader.course.chapters import Chapter
 from grader.front.report import title

@@ -238,7 +238,8 @@ def test_the_lowest_does_not_count_and_one_always_does(week1):
 def test_decisions_canvas_and_a_regrade_go_on_to_work(week1, tmp_path):
     week1.write("overrides.csv", "student,chapter,points,reason\nbob,0,5,appeal\n")
     week1.write("rules.toml", 'overrides = "overrides.csv"\n' + RULES)
-    week1.write("canvas.csv", TEMPLATE.replace("Linear 03", "Shapes 00").replace("ghopper", "bob"))
+    template = TEMPLATE.replace("Linear 03", "Shapes 00").replace(",1,u1,ghopper", ",2,u1,bob")
+    week1.write("canvas.csv", template.replace(",2,u2,ada", ",1,u2,ada"))
     assert week1.grade("w1", "--canvas", str(tmp_path / "canvas.csv"), "--students", "bob") == 0
     assert Fair.asked == [] and week1.grades()["bob"][SHAPES.stem] == "4.05"
     filled = [line.split(",")[-3] for line in (week1.out / "canvas.csv").read_text().splitlines()]
