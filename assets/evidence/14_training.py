@@ -8,7 +8,7 @@ version of Python has another text, and gives slightly other numbers. losses are
 each loss). It runs on torch's kernels (lesson 13), which takes half of the time and gives the same but for rounding.
 
 What was tuned: the learning rate alone, of each contestant over the grid that stands beside it in GRIDS, by the mean
-loss of the last 20 of 200 steps; seeds 0 and 1 for every rate, all five for those in SHOWN, the best among them.
+loss of the last 20 of 200 steps; seed 0 for every rate, all five for those in SHOWN, the best among them.
 Momentum is 0.9 and Adam's betas are torch's where the rate is constant; with a schedule, betas, decay, warm-up, floor
 and clipping are the lesson's.
 """
@@ -153,7 +153,7 @@ def runs() -> list[tuple]:
     """Setting, rate, steps and seed of every row, in the table's order."""
     tuned = [(name, rate, STEPS) for name, rates in GRIDS.items() for rate in rates]
     tuned += [("one batch", 2e-3, 51), ("Llama", 2e-3, LLAMA_STEPS)]
-    return [(*run, seed) for run in tuned for seed in SEEDS if seed < 2 or run[:2] in SHOWN]
+    return [(*run, seed) for run in tuned for seed in SEEDS if seed == 0 or run[:2] in SHOWN]
 
 
 def main() -> None:

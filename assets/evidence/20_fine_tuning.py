@@ -8,9 +8,9 @@ whose whole reply is what greedy decoding would write: each of its tokens is the
 before it.
 Bits per byte are measured on the passages that were written for the course. Rows of another pocket model are dropped.
 
-What was tuned: the learning rate alone, for each setting over the grid beside it in SETTINGS, by the answers that are
-right on new words (the last setting is a control, at LoRA's best rate); seeds 0 and 1 for every rate, all five for
-those in SHOWN. Steps, batch, warm-up, decay of the rate and alpha / rank = 2 are the same everywhere.
+What was tuned: the learning rate alone, of all weights and of LoRA, over the grids in SETTINGS, by the answers that are
+right on new words. The two controls are at the best rate of the setting that they change. Seeds 0 and 1 for every rate,
+all five for those in SHOWN. Steps, batch, warm-up, decay of the rate and alpha / rank = 2 are the same everywhere.
 """
 
 import random
@@ -48,11 +48,10 @@ EMBEDDING = "embedding.weight"
 # rank (None: no LoRA), whether the embedding learns, the learning rates that were tried
 SETTINGS = {"base": (None, False, (0.0,)),
             "all weights": (None, True, (1e-4, 3e-4, 1e-3)),
-            "all but the embedding": (None, False, (1e-4, 3e-4, 1e-3)),
-            "LoRA": (8, False, (1e-3, 2e-3, 4e-3)),
+            "all but the embedding": (None, False, (3e-4,)),
+            "LoRA": (8, False, (1e-3, 2e-3)),
             "LoRA and the embedding": (8, True, (2e-3,))}
-SHOWN = {("base", 0.0), ("all weights", 1e-4), ("all weights", 3e-4), ("all but the embedding", 3e-4),
-         ("LoRA", 2e-3), ("LoRA and the embedding", 2e-3)}
+SHOWN = {("base", 0.0), ("all weights", 1e-4), ("all weights", 3e-4), ("all but the embedding", 3e-4), ("LoRA", 2e-3)}
 
 
 def words_of(tokenizer) -> list[str]:

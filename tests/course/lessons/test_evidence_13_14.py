@@ -31,6 +31,6 @@ def test_a_run_of_the_small_model(evidence, recorded):
 
 
 def test_what_was_tuned_is_in_the_table(evidence, recorded):
-    """Seeds 0 and 1 at every rate of every grid, five seeds at those that the lesson shows, and no other row."""
+    """Seed 0 at every rate of every grid, five seeds at those that the lesson shows, and no other row."""
     assert [(row["setting"], row["rate"], row["steps"], row["seed"]) for row in recorded("14_training")] == [
         tuple(map(str, run)) for run in evidence("14_training").runs()]
