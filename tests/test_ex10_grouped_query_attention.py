@@ -63,7 +63,7 @@ def test_repeat_kv_bad_groups(impl, draw):
     x, low = draw(1, 2, 4, 3), -int(draw.ints(9))
     return {f"groups = {n}": accepts(lambda: impl.repeat_kv(x, n)) if n > 0
             else raises(ValueError, lambda: impl.repeat_kv(x, n), names="groups")
-            for n in (low, 1 - low, low - 1)}
+            for n in (0, 1, low - 1, 2 - low)}
 
 
 @points(3)

@@ -735,15 +735,18 @@ def test_bad_input(impl, draw):
         refuses("batch", lambda value: impl.get_batch(tokens, value, 5, rng), value)
         refuses("seq_len", lambda value: impl.get_batch(tokens, 2, value, rng), value)
     refuses("tokens", lambda n: impl.get_batch(tokens[:n], 2, n, rng), _size(draw, 1, 20))
-    refuses("step", lambda value: impl.learning_rate(value, 5, 25, 0.1), below)
-    refuses("warmup", lambda value: impl.learning_rate(0, value, 25, 0.1), below)
-    refuses("total", lambda value: impl.learning_rate(0, 20, value, 0.1), _size(draw, 0, 19), warmup=20)
+    for value in (-1, below - 1):
+        refuses("step", lambda value: impl.learning_rate(value, 5, 25, 0.1), value)
+        refuses("warmup", lambda value: impl.learning_rate(0, value, 25, 0.1), value)
+    for value in (19, _size(draw, 0, 18)):
+        refuses("total", lambda value: impl.learning_rate(0, 20, value, 0.1), value, warmup=20)
     refuses("floor", lambda value: impl.learning_rate(0, 5, 25, 0.1, value), 0.1 - small, peak=0.1)
     for value in (0, small):
         refuses("max_norm", lambda value: impl.clip_grad_norm([p], value), value)
     for name in ("lr", "eps", "weight_decay"):
         refuses(name, lambda value: impl.AdamW([p], **{name: value}), small)
-    refuses("betas", lambda value: impl.AdamW([p], betas=(0.9, value)), _size(draw, 10, 20) / 10)
+    for value in (1.0, _size(draw, 11, 20) / 10, small):
+        refuses("betas", lambda value: impl.AdamW([p], betas=(0.9, value)), value)
     refuses("n_bytes", lambda value: impl.bits_per_byte(2.0, 10, value), 0)
     refuses("tokens", lambda value: impl.evaluate(model, tokens[:value], 5), 1)
     refuses("batches", lambda kept: impl.train_step(model, optimizer, [_batch(draw, 2, 5, kept=kept)]), 0)

@@ -284,10 +284,10 @@ def test_forward_bad_arguments(impl, draw):
 
     _tiles_must_fit, which is given, asks for that. Call it first.
     """
-    (q, k, v), bad = _qkv(draw, 3, 4, heads=1 + 2 * _size(draw, 1, 4)), -_size(draw, 0, 9)
+    (q, k, v), bad = _qkv(draw, 3, 4, heads=1 + 2 * _size(draw, 1, 4)), -_size(draw, 1, 9)
     return {f"{q.shape[1]} heads, 2 kv_heads": raises(ValueError, lambda: impl.flash_attention(q, k, v), "kv_heads"),
-            f"block_q {bad}": raises(ValueError, lambda: impl.flash_attention(k, k, v, block_q=bad), names="block_q"),
-            f"block_k {bad}": raises(ValueError, lambda: impl.flash_attention(k, k, v, block_k=bad), names="block_k")}
+            **{f"{name} {block}": raises(ValueError, lambda: impl.flash_attention(k, k, v, **{name: block}), names=name)
+               for name in ("block_q", "block_k") for block in (0, bad)}}
 
 
 # -- backward

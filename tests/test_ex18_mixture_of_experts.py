@@ -169,11 +169,15 @@ def test_router_refuses(impl, draw):
     def refused(name, *sizes, **options):
         return raises(ValueError, lambda: impl.Router(*sizes, **options), names=name)
 
-    (d, n, k), below = _sizes(draw), -int(draw.ints(9))
-    return {f"d_model {below}": refused("d_model", below, 4, 2), f"experts {below}": refused("experts", 6, below, 1),
-            f"per_token {below}": refused("per_token", 6, 4, below),
+    (d, n, k), below = _sizes(draw), -1 - int(draw.ints(9))
+    said = {}
+    for low in (0, below):
+        said |= {f"d_model {low}": refused("d_model", low, 4, 2), f"experts {low}": refused("experts", 6, low, 1),
+                 f"per_token {low}": refused("per_token", 6, 4, low),
+                 f"scale {low / 2}": refused("scale", d, n, k, scale=low / 2)}
+    return {**said,
             f"per_token {n + 1} of {n}": refused("per_token", d, n, n + 1),
-            "score": refused("score", d, n, k, score="relu"), f"scale {below}": refused("scale", d, n, k, scale=below),
+            "score": refused("score", d, n, k, score="relu"),
             f"x of {d - 1} for {d}": raises(ValueError, lambda: impl.Router(d, n, k)(draw(3, d - 1)), names="x")}
 
 
@@ -567,14 +571,14 @@ def test_with_experts_refuses(impl, draw):
     def refused(name, *sizes, **options):
         return raises(ValueError, lambda: impl.with_experts(model, *sizes, **options), names=name)
 
-    n = 1 + int(draw.ints(9))
-    said = {"has experts": refused("layers", 4, 2, d_ff=5),
-            f"layer {2 + n} of 3": refused("layers", 4, 2, d_ff=5, layers=[0, 2 + n]),
-            f"layer {-n}": refused("layers", 4, 2, layers=[-n]),
-            f"per_token {4 + n} of 4": refused("per_token", 4, 4 + n, layers=[0]),
-            f"d_ff {1 - n}": refused("d_ff", 4, 2, d_ff=1 - n, layers=[0]),
-            f"shared {n}": refused("shared", 4, 2, shared=n, layers=[0]),
-            f"shared {-n}": refused("shared", 4, 2, d_ff=5, shared=-n, layers=[0])}
+    said = {"has experts": refused("layers", 4, 2, d_ff=5)}
+    for n in (1, 2 + int(draw.ints(9))):
+        said |= {f"layer {2 + n} of 3": refused("layers", 4, 2, d_ff=5, layers=[0, 2 + n]),
+                 f"layer {-n}": refused("layers", 4, 2, layers=[-n]),
+                 f"per_token {4 + n} of 4": refused("per_token", 4, 4 + n, layers=[0]),
+                 f"d_ff {1 - n}": refused("d_ff", 4, 2, d_ff=1 - n, layers=[0]),
+                 f"shared {n}": refused("shared", 4, 2, shared=n, layers=[0]),
+                 f"shared {-n}": refused("shared", 4, 2, d_ff=5, shared=-n, layers=[0])}
     return said | {"as it was": before == [id(block.feed_forward) for block in model.blocks]}
 
 

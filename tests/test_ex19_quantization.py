@@ -153,9 +153,10 @@ def test_codes_refuses(impl, draw):
     """
     w, broken, endless = draw(2, 12), draw(2, 12), draw(2, 12)
     broken[1, 3], endless[0, 0] = torch.nan, torch.inf
-    many, few, below = _size(draw, 9, 40), -_size(draw, -1, 9), -_size(draw, 0, 9)
-    cases = {f"bits {few}": (w, few, 4, "bits"), f"bits {many}": (w, many, 4, "bits"), "group 5": (w, 4, 5, "group"),
-             f"group {below}": (w, 4, below, "group"), "NaN": (broken, 4, 4, "w"), "infinite": (endless, 4, 4, "w")}
+    many, below = _size(draw, 10, 40), -_size(draw, 1, 9)
+    cases = {f"bits {bits}": (w, bits, 4, "bits") for bits in (below, 1, 9, many)} | {
+        f"group {group}": (w, 4, group, "group") for group in (below, 0, 5)} | {
+        "NaN": (broken, 4, 4, "w"), "infinite": (endless, 4, 4, "w")}
     return {case: raises(ValueError, lambda: impl.quantize(x, bits, group), names=name)
             for case, (x, bits, group, name) in cases.items()} | {
         "8 and 2 are fine": [accepts(lambda: impl.quantize(w, bits, 12)) for bits in (2, 8)]}
@@ -263,10 +264,13 @@ def test_quantized_linear_refuses(impl, draw):
     An x of another width is one, too.
     """
     make, layer = impl.QuantizedLinear, _with_codes(impl, draw, 8, 6, 4, 4)
-    below = -_size(draw, 0, 20)
-    return {f"in_features {below}": raises(ValueError, lambda: make(below, 3, 4, 1), names="in_features"),
-            f"out_features {below}": raises(ValueError, lambda: make(4, below, 4, 4), names="out_features"),
-            f"bits {below}": raises(ValueError, lambda: make(4, 3, below, 4), names="bits"),
+    below = -_size(draw, 1, 20)
+    return {**{f"in_features {low}": raises(ValueError, lambda: make(low, 3, 4, 1), names="in_features")
+               for low in (0, below)},
+            **{f"out_features {low}": raises(ValueError, lambda: make(4, low, 4, 4), names="out_features")
+               for low in (0, below)},
+            **{f"bits {bits}": raises(ValueError, lambda: make(4, 3, bits, 4), names="bits")
+               for bits in (below, 1, 9)},
             "group": raises(ValueError, lambda: make(4, 3, 4, 3), names="group"),
             "odd": raises(ValueError, lambda: make(9, 3, 4, 3), names="in_features"),
             "odd, not packed": [accepts(lambda: make(9, 3, bits, 3)) for bits in (5, 8)],
@@ -308,10 +312,10 @@ def test_layers_to_quantize_refuses(impl, draw):
             return sorted(name for name in wanted if name in str(error))
         return "no ValueError"
 
-    many, below = _size(draw, 9, 40), -_size(draw, 0, 20)
-    return {f"bits {many}": raises(ValueError, lambda: call(model, many, 4), names="bits"),
-            "group": raises(ValueError, lambda: call(model, 4, 8), names="group"),
-            f"group {below}": raises(ValueError, lambda: call(model, 4, below), names="group"),
+    many, below = _size(draw, 10, 40), -_size(draw, 1, 20)
+    return {**{f"bits {bits}": raises(ValueError, lambda: call(model, bits, 4), names="bits") for bits in (1, 9, many)},
+            **{f"group {group}": raises(ValueError, lambda: call(model, 4, group), names="group")
+               for group in (8, 0, below)},
             "its layers": names(lambda: call(model, 4, 8), down),
             "odd": names(lambda: call(odd, 4, 1), down),
             "odd, not packed": [accepts(lambda: call(odd, bits, 1)) for bits in (5, 8)],

@@ -197,9 +197,11 @@ def test_layer_refused(impl, draw):
 
     And before base has been frozen.
     """
-    base, below = impl.Linear(3, 2), -_size(draw, 0, 9)
-    return {f"rank {below}": raises(ValueError, lambda: impl.LoRALinear(base, below, 1.0), names="rank"),
-            f"alpha {below}": raises(ValueError, lambda: impl.LoRALinear(base, 1, below), names="alpha"),
+    base, below = impl.Linear(3, 2), -_size(draw, 1, 9)
+    return {f"rank 0 and {below}": [raises(ValueError, lambda: impl.LoRALinear(base, rank, 1.0), names="rank")
+                                    for rank in (0, below)],
+            f"alpha 0, -0.5 and {below}": [raises(ValueError, lambda: impl.LoRALinear(base, 1, alpha), names="alpha")
+                                           for alpha in (0, -0.5, below)],
             "NaN": raises(ValueError, lambda: impl.LoRALinear(base, 1, float("nan")), names="alpha"),
             "dropout": [raises(ValueError, lambda: impl.LoRALinear(base, 1, 1, p), names="dropout")
                         for p in (1.0, -0.1)],
@@ -281,10 +283,10 @@ def test_add_lora_refused(impl, draw):
     Look at all arguments, make all layers, and only then put them in. A norm is no Linear, and proj no last part of
     q_proj: matches, which is given, looks for whole parts.
     """
-    below = -_size(draw, 0, 9)
+    below = -_size(draw, 1, 9)
     cases = {"unknown": (["q_proj", "query", "norm1"], 2, ("targets", "query", "norm1")),
              "no targets": ([], 2, ("targets",)), "part of a word": (["proj"], 2, ("targets",)),
-             f"rank {below}": (["q_proj"], below, ("rank",))}
+             "rank 0": (["q_proj"], 0, ("rank",)), f"rank {below}": (["q_proj"], below, ("rank",))}
     said = {}
     for case, (targets, rank, names) in cases.items():
         model = _model(impl, draw)
@@ -617,12 +619,13 @@ def test_pack_refused(impl, draw):
 
     To cut a long example would cut its end token, the one that stops the model.
     """
-    fits, below = [([1, 2, 3], [True, False, True])], -_size(draw, 0, 9)
+    fits, below = [([1, 2, 3], [True, False, True])], -_size(draw, 1, 9)
     return {"too long": raises(ValueError, lambda: impl.pack(fits, 2), names="examples"),
             "none": raises(ValueError, lambda: impl.pack([], 4), names="examples"),
             "empty": raises(ValueError, lambda: impl.pack([*fits, ([], [])], 4), names="examples"),
             "lengths": raises(ValueError, lambda: impl.pack([([1, 2], [True])], 4), names="examples"),
-            f"seq_len {below}": raises(ValueError, lambda: impl.pack(fits, below), names="seq_len"),
+            f"seq_len 0 and {below}": [raises(ValueError, lambda: impl.pack(fits, seq_len), names="seq_len")
+                                       for seq_len in (0, below)],
             "just fits": accepts(lambda: impl.pack(fits, 3))}
 
 

@@ -77,9 +77,10 @@ def test_token_log_probs_refuses(impl, draw):
     A negative id would read from the end of the vocabulary. 0 and vocab − 1 are ids.
     """
     logits = draw(4, 6)
-    low, high = -_size(draw, 1, 9), _size(draw, 7, 99)
+    low, high = -_size(draw, 2, 9), _size(draw, 7, 99)
     ids = {name: torch.tensor(row, device=draw.device) for name, row in {
-        f"{low}": [0, low, 2, 3], "vocab": [0, 1, 6, 3], f"{high}, the first": [high, 1, 2, 3]}.items()}
+        "-1": [0, 1, -1, 3], f"{low}": [0, low, 2, 3], "vocab": [0, 1, 6, 3],
+        f"{high}, the first": [high, 1, 2, 3]}.items()}
     said = {name: raises(ValueError, lambda: impl.token_log_probs(logits, row), names="ids")
             for name, row in ids.items()}
     none = raises(ValueError, lambda: impl.token_log_probs(logits[:0], ids["vocab"][:0]), names="ids")
@@ -342,10 +343,11 @@ def test_grpo_loss_refuses(impl, draw):
     nothing to learn from.
     """
     (now, old, ref), advantages, mask = _policy(draw, 2, 3), draw(2), _mask(draw, 3, 2)
-    below = -_size(draw, 1, 99) / 10
-    bad = {"beta": [{"beta": below}, {"beta": math.nan}], "clip_low": [{"clip_low": below}],
-           "clip_high": [{"clip_high": below}], "kind": [{"kind": "ppo"}],
-           "max_length": [{"kind": "dr_grpo"}, {"kind": "dr_grpo", "max_length": 0}]}
+    below = -_size(draw, 1, 99)
+    bad = {name: [{name: value} for value in (below / 10, below / 100, math.nan)]
+           for name in ("beta", "clip_low", "clip_high")}
+    bad |= {"kind": [{"kind": "ppo"}],
+            "max_length": [{"kind": "dr_grpo"}, *({"kind": "dr_grpo", "max_length": n} for n in (0, below))]}
     said = {name: [raises(ValueError, lambda: impl.grpo_loss(now, old, advantages, mask, ref, **how), names=name)
                    for how in hows] for name, hows in bad.items()}
     said["ref_log_probs"] = raises(
@@ -472,9 +474,12 @@ def test_grpo_step_refuses(impl, draw):
     optimizer, advantages = Descent(model.parameters(), lr=0.5), draw(2, 2)
     before, grad = model.unembedding.weight.detach().clone(), draw(10, 8).clone()
     model.unembedding.weight.grad = grad
-    calls = {"updates": {"updates": 0}, "max_norm": {"max_norm": 0}, "advantages": {"advantages": draw(2, 3)},
-             "ref_model": {"beta": 0.1}, "kind": {"kind": "ppo"}}
-    said = {name: raises(ValueError, lambda: impl.grpo_step(
-        model, optimizer, rolled, **{"advantages": advantages, **how}), names=name) for name, how in calls.items()}
+    below = -_size(draw, 1, 99)
+    calls = {"updates": [{"updates": 0}, {"updates": below}],
+             "max_norm": [{"max_norm": value} for value in (0, below / 100, math.nan)],
+             "advantages": [{"advantages": draw(2, 3)}], "ref_model": [{"beta": 0.1}], "kind": [{"kind": "ppo"}]}
+    said = {name: [raises(ValueError, lambda: impl.grpo_step(
+        model, optimizer, rolled, **{"advantages": advantages, **how}), names=name) for how in hows]
+        for name, hows in calls.items()}
     return {**said, "as they were": torch.equal(model.unembedding.weight, before),
             "gradient": model.unembedding.weight.grad, "the same one": model.unembedding.weight.grad is grad}

@@ -158,7 +158,7 @@ def test_bad_sizes_and_words(impl, draw):
                      names=name)
                  for name, value in (("heads", 2 * int(draw.ints(9)) + 3), ("d_ff", -int(draw.ints(9))),
                                      ("activation", draw.text(9)))}
-    for layers in (1 - int(draw.ints(9)), 1):
+    for layers in (-1 - int(draw.ints(9)), 0, 1):
         def scale(layers=layers):
             impl.scaled_residual_init(nn.Linear(2, 2), layers)
         said[f"{layers} layers, nothing to scale"] = accepts(scale) if layers > 0 \

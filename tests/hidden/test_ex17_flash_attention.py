@@ -128,14 +128,14 @@ def test_pieces_of_several_queries(impl, draw):
 def test_bad_arguments_of_the_others(impl, draw):
     """The backward pass, the autograd function and the pieces refuse what flash_attention refuses."""
     q, k, v = _inputs(draw, 1, heads=3, kv_heads=2)
-    out, lse, bad = draw(1, 3, 5, 2), draw(1, 3, 5), -int(draw.ints(20))
+    out, lse, bad = draw(1, 3, 5, 2), draw(1, 3, 5), -1 - int(draw.ints(20))
     backward, one = impl.flash_attention_backward, (q, k[:, :1], v[:, :1])
     return {"backward": raises(ValueError, lambda: backward(q, k, v, out, lse, out), "kv_heads"),
             f"block of {bad}": raises(ValueError, lambda: backward(*one, out, lse, out, False, bad, 4), "block_q"),
             "apply": raises(ValueError, lambda: impl.FlashAttention.apply(q, k, v), "kv_heads"),
             "apply's block": raises(ValueError, lambda: impl.FlashAttention.apply(*one, False, bad, 4), "block_q"),
             "pieces": raises(ValueError, lambda: impl.split_decode(q, k, v, 2), "kv_heads"),
-            "splits": raises(ValueError, lambda: impl.split_decode(*one, bad), "splits")}
+            "splits": [raises(ValueError, lambda: impl.split_decode(*one, splits), "splits") for splits in (0, bad)]}
 
 
 def test_merge_infinite_differences(impl, draw):

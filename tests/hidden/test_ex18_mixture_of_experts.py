@@ -127,11 +127,13 @@ def test_counts_that_are_refused(impl, draw):
     def refused(name, *sizes, **options):
         return raises(ValueError, lambda: impl.count_active(_config(impl), *sizes, **options), names=name)
 
-    n = int(draw.ints(9))
-    return {"experts": refused("experts", -n, 1, 4), f"per_token {-n}": refused("per_token", 3, -n, 4),
-            "d_ff": refused("d_ff", 3, 1, -n), "shared": refused("shared", 3, 1, 4, shared=-1 - n),
-            "shared without d_ff": refused("shared", 3, 1, shared=1 + n),
-            "layers": refused("layers", 3, 1, layers=[-1 - n])}
+    return {f"past the edge by {n}": {
+        "experts": refused("experts", -n, 1, 4), "per_token": refused("per_token", 3, -n, 4),
+        "too many per_token": refused("per_token", 3, 4 + n, 4), "d_ff": refused("d_ff", 3, 1, -n),
+        "shared": refused("shared", 3, 1, 4, shared=-1 - n),
+        "shared without d_ff": [refused("shared", 3, 1, shared=shared) for shared in (1 + n, -1 - n)],
+        "layers": [refused("layers", 3, 1, layers=[layer]) for layer in (-1 - n, 3 + n)]}
+        for n in (0, 1 + int(draw.ints(9)))}
 
 
 @points(2)

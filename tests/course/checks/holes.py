@@ -100,12 +100,13 @@ def _parts(impl: types.ModuleType) -> set[str]:
 
 
 def _names(code, around: dict) -> set[str]:
-    """The names that a function uses, itself or through functions of its own file."""
-    names = set(code.co_names)
-    for inner in [*code.co_consts, *(getattr(around.get(name), "__code__", None) for name in code.co_names)]:
-        if inspect.iscode(inner) and inner is not code:
-            names |= _names(inner, around)
-    return names
+    """The names that a function uses, itself or through functions of its own file; these may be called as parts are."""
+    known, left = [], [code]
+    while left:
+        known.append(inner := left.pop())
+        called = [getattr(around.get(name), "__code__", None) for name in inner.co_names]
+        left += [one for one in (*inner.co_consts, *called) if inspect.iscode(one) and one not in known]
+    return {name for inner in known for name in inner.co_names}
 
 
 def by_signature(name: str) -> Callable:
@@ -291,7 +292,7 @@ def _serve(number: str, configurations: int):
         source, part = json.loads(line)
         name = part.partition(".")[0]
         chosen = [key for key, (_, used) in asked.items() if name in used]
-        if not chosen and not name[:1].isalpha():       # a helper or a constant: of any part
+        if not chosen:      # a helper, a constant or a kernel: of any part
             chosen = list(asked)
         for key in chosen:
             if key not in known:

@@ -41,3 +41,14 @@ def function(impl, draw):
 
 def split_decode(impl, draw):
     draw.asked(impl.split_decode, *qkv(draw, False), draw("splits", (1, 2, 3, 7)))
+
+
+def kernel(impl, draw):
+    """flash_tiles, where Triton is installed: of up to 32 bits."""
+    draw.size("dtype", (torch.float32, torch.bfloat16, torch.float16), told=False)
+    draw.size("mixed", (False,), told=False)
+    for axis, among in {"q": (1, 17, 40, 3, 0), "k": (1, 17, 40, 3, 0), "head_dim": (1, 3, 16, 20),
+                        "value_dim": (1, 2, 16, 17)}.items():
+        draw.size(axis, among, told=False)
+    options = draw("causal", (False, True)), draw("block_q", (16, 32)), draw("block_k", (16, 32))
+    draw.asked(impl.flash_kernel, *qkv(draw, False), *options)
