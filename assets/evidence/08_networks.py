@@ -2,6 +2,8 @@
 
     python assets/evidence/08_networks.py        writes 08_budgets.csv, 08_dead.csv and 08_dropout.csv, resumable
 
+Tuned: AdamW's rate, with the seeds GRID, for each network over RATES, with and without dropout over DROPOUT_RATES. The
+best (the lowest held-out loss at any step) runs with all seeds. 08_dead.csv: one network, at rates too high on purpose.
 The text is what Python's help() says, so another version of Python has slightly other numbers.
 """
 
@@ -18,13 +20,14 @@ from assets.evidence import table  # noqa: E402
 from solutions.ex03_linear import Linear  # noqa: E402
 from solutions.ex08_feedforward import ACTIVATIONS, MLP, SwiGLU  # noqa: E402
 
-SEEDS, CUT, PASSAGE = range(5), 180_000, 50
+SEEDS, GRID, CUT, PASSAGE = range(5), (0, 1), 180_000, 50
 NETWORKS = {"no feed-forward": torch.nn.Identity,
             "MLP, ReLU": lambda: MLP(64, 256, "relu", bias=False),
             "MLP, GELU": lambda: MLP(64, 256, "gelu", bias=False),
             "SwiGLU": lambda: SwiGLU(64, 170)}
-STOPS = (100, 200, 300, 400, 500, 600)
-RATES, FEW = (0.003, 0.05, 0.1), 20_000
+RATES, STOPS = ("0.003", "0.01", "0.03"), (100, 200, 400, 600, 1200)
+DEADLY = (0.003, 0.05, 0.1)
+DROPOUT_RATES, DROPOUT_STOPS, FEW = ("0.0003", "0.001", "0.003"), (50, 100, 150, 200, 300, 600), 20_000
 
 
 def text_windows() -> tuple[torch.Tensor, torch.Tensor]:
@@ -81,11 +84,17 @@ def train(make, seed, windows, steps, lr=3e-3, seen=lambda model, step: None):
     return model
 
 
-def budgets(name, seed, windows, held_out) -> list[str]:
-    """The held-out loss at each of STOPS; with gate and up exchanged; the share of hidden numbers above 0."""
+def curve(make, rate, seed, windows, held_out, stops):
+    """The model after the last of the stops, and its held-out loss at each."""
     losses = []
-    model = train(NETWORKS[name], seed, windows, STOPS[-1], seen=lambda model, step: losses.append(
-        held_out_loss(model, held_out)) if step in STOPS else None)
+    model = train(make, seed, windows, stops[-1], float(rate), lambda model, step: losses.append(
+        held_out_loss(model, held_out)) if step in stops else None)
+    return model, losses
+
+
+def budgets(name, rate, seed, windows, held_out) -> list[str]:
+    """The held-out loss at each of STOPS; with gate and up exchanged; the share of hidden numbers above 0."""
+    model, losses = curve(NETWORKS[name], rate, seed, windows, held_out, STOPS)
     swapped = above = ""
     network = model.feed_forward
     if name == "SwiGLU":
@@ -108,25 +117,42 @@ def dead(activation, lr, seed, windows, held_out) -> list[str]:
     return [f"{(best == 0).sum()}", f"{(best < 0.1).sum()}"]
 
 
-def dropout(p, seed, windows, held_out) -> list[str]:
-    """Losses after 600 steps on FEW windows, in eval mode: on those, and held out."""
+def dropout(p, rate, seed, windows, held_out) -> list[str]:
+    """On FEW windows: the loss on those at the end, in eval mode, and the held-out loss at each of DROPOUT_STOPS."""
     few = windows[:FEW]
-    model = train(lambda: MLP(64, 1024, "relu", dropout=float(p)), seed, few, 600)
-    return [f"{held_out_loss(model, few):.4f}", f"{held_out_loss(model, held_out):.4f}"]
+    model, losses = curve(lambda: MLP(64, 1024, "relu", dropout=float(p)), rate, seed, few, held_out, DROPOUT_STOPS)
+    return [f"{held_out_loss(model, few):.4f}", *(f"{loss:.4f}" for loss in losses)]
+
+
+def best(name, rates, rows: list[list[str]], losses: slice) -> str:
+    """The rate with the lowest held-out loss, at the step where it is lowest, in the mean of the grid's seeds."""
+    def loss(rate):
+        return sum(min(map(float, row[losses])) for row in rows
+                   if row[:2] == [str(name), rate] and int(row[2]) in GRID)
+    return min(rates, key=loss)
+
+
+def tuned(file, columns, measure, names, rates, losses):
+    """Every rate with the grid's seeds, then the best of each with the others."""
+    table.resume(file, columns, [(name, rate, seed) for seed in GRID for name in names for rate in rates], measure)
+    rows = table.read(file)
+    table.resume(file, columns, [(name, best(name, rates, rows, losses), seed) for seed in SEEDS if seed not in GRID
+                                 for name in names], measure)
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    windows, held_out = text_windows()
-    jobs = [(HERE / "08_budgets.csv", ["network", "seed", *(f"loss {n}" for n in STOPS), "swapped", "above 0"],
-             budgets, [(name, seed) for seed in SEEDS for name in NETWORKS]),
-            (HERE / "08_dead.csv", ["activation", "rate", "seed", "slope 0", "below 0.1"],
-             dead, [(name, rate, seed) for seed in SEEDS for rate in RATES for name in ("relu", "gelu", "silu")]),
-            (HERE / "08_dropout.csv", ["p", "seed", "training loss", "held-out loss"],
-             dropout, [(p, seed) for seed in SEEDS for p in (0.0, 0.5)])]
-    for file, columns, measure, todo in jobs:
-        table.resume(file, columns, todo, lambda *setting, measure=measure: [
-            (*setting, *measure(*setting, windows, held_out))])
+    texts = text_windows()
+
+    def rows_of(measure):
+        return lambda *setting: [(*setting, *measure(*setting, *texts))]
+
+    tuned(HERE / "08_budgets.csv", ["network", "rate", "seed", *(f"loss {n}" for n in STOPS), "swapped", "above 0"],
+          rows_of(budgets), NETWORKS, RATES, slice(3, 3 + len(STOPS)))
+    table.resume(HERE / "08_dead.csv", ["activation", "rate", "seed", "slope 0", "below 0.1"], [
+        (name, rate, seed) for seed in SEEDS for rate in DEADLY for name in ("relu", "gelu", "silu")], rows_of(dead))
+    tuned(HERE / "08_dropout.csv", ["p", "rate", "seed", "training loss", *(f"held out {n}" for n in DROPOUT_STOPS)],
+          rows_of(dropout), (0.0, 0.5), DROPOUT_RATES, slice(4, 4 + len(DROPOUT_STOPS)))
 
 
 if __name__ == "__main__":

@@ -18,10 +18,10 @@ def texts(script):
 
 def test_budgets(script, texts, recorded, monkeypatch):
     rows = recorded("08_budgets")
-    assert len({(row["network"], row["seed"]) for row in rows}) == len(rows) == 20
-    row = next(row for row in rows if (row["network"], row["seed"]) == ("SwiGLU", "0"))
+    assert len({(row["network"], row["rate"], row["seed"]) for row in rows}) == len(rows) == 36
+    row = next(row for row in rows if (row["network"], row["rate"], row["seed"]) == ("SwiGLU", "0.01", "0"))
     monkeypatch.setattr(script, "STOPS", (100,))
-    loss, *_ = script.budgets("SwiGLU", 0, *texts)
+    loss, *_ = script.budgets("SwiGLU", "0.01", 0, *texts)
     assert float(loss) == pytest.approx(float(row["loss 100"]), rel=0.03)     # the text differs between Pythons
 
 
@@ -36,11 +36,17 @@ def test_dead_units(script, texts, recorded):
     assert script.dead("gelu", 0.05, 0, *texts)[0] == "0"
 
 
-def test_dropout(recorded):
-    """Recorded only, as a run takes long: in each seed dropout is worse on its text and better on another."""
-    losses = {(row["p"], row["seed"]): row for row in recorded("08_dropout")}
-    assert len(losses) == 10
+def test_dropout(script, texts, recorded, monkeypatch):
+    """In each seed dropout is better on other text, each at its best rate and stopped where it is best."""
+    rows = recorded("08_dropout")
+    assert len({(row["p"], row["rate"], row["seed"]) for row in rows}) == len(rows) == 18
+    rates = [(row["p"], row["rate"]) for row in rows]
+    best = {(row["p"], row["seed"]): min(float(row[f"held out {step}"]) for step in script.DROPOUT_STOPS)
+            for row in rows if rates.count((row["p"], row["rate"])) == 5}
+    assert len(best) == 10
     for seed in "01234":
-        without, dropped = losses["0.0", seed], losses["0.5", seed]
-        assert float(without["training loss"]) < float(dropped["training loss"])
-        assert float(without["held-out loss"]) > float(dropped["held-out loss"])
+        assert best["0.5", seed] < best["0.0", seed]
+    monkeypatch.setattr(script, "DROPOUT_STOPS", (50,))
+    there = next(row for row in rows if (row["p"], row["rate"], row["seed"]) == ("0.5", "0.001", "0"))
+    _, loss = script.dropout("0.5", "0.001", 0, *texts)
+    assert float(loss) == pytest.approx(float(there["held out 50"]), rel=0.03)
