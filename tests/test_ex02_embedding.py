@@ -3,6 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance
+from grader.course.modes import again
 
 TABLES = {"torch.nn.Embedding", "torch.nn.EmbeddingBag", "torch.nn.functional.embedding",
           "torch.nn.functional.embedding_bag", "torch.embedding", "torch.embedding_bag"}
@@ -174,27 +175,6 @@ def test_lookup_copies(impl, draw):
             vectors = table(ids)
             vectors.fill_(0)
             found[f"the table after {name}"] = table.weight.clone()
-    return found
-
-
-def again(draw, module, x):
-    """What a module gives in training, in eval, and after its weights have changed, and the gradients."""
-    found, parameters = {}, dict(sorted(module.named_parameters()))
-    if x.is_floating_point():
-        parameters["x"] = x.requires_grad_()
-    for training in (True, False):
-        module.train(training)
-        word = "in training" if training else "in eval, with other weights"
-        with torch.no_grad():
-            found[f"{word}, without gradients"] = module(x)
-        y = module(x)
-        if y.requires_grad:
-            (y * draw(*y.shape)).sum().backward()
-        found[word] = {"y": y, "gradients": {name: p.grad for name, p in parameters.items()}}
-        with torch.no_grad():
-            for p in parameters.values():
-                p.grad = None
-                p.copy_(draw(*p.shape))
     return found
 
 

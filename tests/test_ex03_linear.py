@@ -1,8 +1,8 @@
 """What chapter 03 asks of Linear, its backward pass and its cost."""
 
-import torch
 
 from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance
+from grader.course.modes import again
 
 FORBIDDEN = dict.fromkeys(("Linear", "linear_backward"), {
     "torch.nn.Linear", "torch.nn.LazyLinear", "torch.nn.functional.linear", "torch.nn.Bilinear",
@@ -135,23 +135,7 @@ def test_again(impl, draw):
 
     Keep no transpose from an earlier call. The bias and the gradient are for eval too.
     """
-    layer, x, found = draw.fill(impl.Linear(6, 4, bias=True)), draw(2, 3, 6).requires_grad_(), {}
-    for training in (True, False):
-        layer.train(training)
-        word = "in training" if training else "in eval, with other weights"
-        with torch.no_grad():
-            found[f"{word}, without gradients"] = layer(x)
-        y = layer(x)
-        if y.requires_grad:
-            (y * draw(2, 3, 4)).sum().backward()
-        found[word] = {"y": y, "grad of x": x.grad, "grad of weight": layer.weight.grad,
-                       "grad of bias": layer.bias.grad}
-        x.grad = None
-        with torch.no_grad():
-            for p in (layer.weight, layer.bias):
-                p.grad = None
-                p.copy_(draw(*p.shape))
-    return found
+    return again(draw, draw.fill(impl.Linear(6, 4, bias=True)), draw(2, 3, 6))
 
 
 def test_autograd(impl, draw):

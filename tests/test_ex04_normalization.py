@@ -3,6 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises, shape, tolerance
+from grader.course.modes import again
 
 FORBIDDEN = dict.fromkeys(("LayerNorm", "RMSNorm", "rms_norm_backward"), {
     "torch.nn.LayerNorm", "torch.nn.RMSNorm", "torch.nn.GroupNorm", "torch.nn.BatchNorm1d",
@@ -20,26 +21,6 @@ def parameters(module):
         return values[0] if len(values) == 1 else "numbers that differ"
     return {name: {"shape": shape(p), "starts at": start(p.unique().tolist())}
             for name, p in module.named_parameters()}
-
-
-def again(draw, module, x):
-    """What a norm gives in training, in eval, and after its weights have changed, and the gradients."""
-    found, parameters, x = {}, [p for _, p in sorted(module.named_parameters())], x.requires_grad_()
-    for training in (True, False):
-        module.train(training)
-        word = "in training" if training else "in eval, with other weights"
-        with torch.no_grad():
-            found[f"{word}, without gradients"] = module(x)
-        y = module(x)
-        if y.requires_grad:
-            (y * draw(*y.shape)).sum().backward()
-        found[word] = {"y": y, "gradients": [p.grad for p in (x, *parameters)]}
-        x.grad = None
-        with torch.no_grad():
-            for p in parameters:
-                p.grad = None
-                p.copy_(draw(*p.shape))
-    return found
 
 
 def equal_rows(draw):

@@ -3,7 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises, shapes, tolerance
-from grader.course.doubles import default_dtype
+from grader.course.modes import default_dtype
 
 FORBIDDEN = dict.fromkeys(("LearnedPositions", "ClippedRelativeBias"),
                           {"torch.nn.Embedding", "torch.nn.functional.embedding", "torch.embedding"})

@@ -2,7 +2,10 @@
 
     python assets/evidence/21_rewards.py        writes 21_rewards.csv and 21_pairs.csv, resumable
 
-Five seeds; each trains a base model of its own, then starts every run from it. About five minutes of one core.
+Five seeds; each trains a base model of its own, then starts every run from it.
+
+What was tuned: of the pairs the learning rate alone, over PAIR_RATES, by the share of held-out questions that is right
+at the last step; seeds 0 and 1 for every rate, all five for the highest. The rewards are compared at one rate.
 """
 
 import copy
@@ -33,11 +36,12 @@ from solutions.ex21_preferences import (  # noqa: E402
 
 REWARDS, PAIRS = HERE / "21_rewards.csv", HERE / "21_pairs.csv"
 REWARD_COLUMNS = ["run", "seed", "step", "reward", "right", "kl", "length"]
-PAIR_COLUMNS = ["pairs", "seed", "step", "chosen", "rejected", "right"]
+PAIR_COLUMNS = ["pairs", "rate", "seed", "step", "chosen", "rejected", "right"]
 SEEDS = range(5)
 ASK, END, DIGITS, LONGEST = 10, 11, 4, 10       # "3 1 2 1 ? 1 1 2 3 ." and room for longer answers
 EXAMPLE_STEPS, PROMPTS, GROUP, EVERY = 400, 32, 8, 5
 PAIR_STEPS, PAIR_BATCH = 40, 64
+PAIR_RATES = (5e-5, 1e-4, 2e-4, 5e-4)
 
 
 ALL = torch.cartesian_prod(*[torch.arange(10)] * DIGITS)
@@ -123,19 +127,11 @@ def train(base: Transformer, reward, seed: int, steps: int, beta: float = 0.0):
             grpo_step(model, optimizer, rolled, group_advantages(rewards), base if beta else None, beta=beta)
 
 
-def pairs_of(kind: str, base: Transformer, count: int, rng: torch.Generator, held: bool):
-    """Questions with a better and a worse answer: ids of both, a row each."""
+def opposites(count: int, rng: torch.Generator, held: bool):
+    """Questions with a better answer, sorted upward, and a worse one, sorted downward: ids of both, a row each."""
     asked = questions(count, rng, held)
     better = asked.sort(-1).values
-    if kind == "opposites":                     # upward is preferred to downward
-        worse = better.flip(-1)
-    else:                                       # "near misses": two neighbours that differ are exchanged
-        worse = better.clone()
-        for row in worse:
-            places = (row[1:] != row[:-1]).nonzero().flatten()
-            if len(places):
-                place = places[torch.randint(len(places), (), generator=rng)]
-                row[place], row[place + 1] = row[place + 1].clone(), row[place].clone()
+    worse = better.flip(-1)
     differ = (better != worse).any(-1)
     return as_text(asked, better)[differ], as_text(asked, worse)[differ]
 
@@ -146,16 +142,16 @@ def scores(model: Transformer, ids: torch.Tensor) -> torch.Tensor:
     return sequence_log_probs(model(ids), ids, mask)
 
 
-def train_pairs(base: Transformer, kind: str, seed: int, steps: int = PAIR_STEPS):
+def train_pairs(base: Transformer, rate: float, seed: int, steps: int = PAIR_STEPS):
     """DPO from base. Yields (step, mean log-probability of held-out better and worse answers, share right)."""
     model, rng = copy.deepcopy(base), torch.Generator().manual_seed(seed)
-    optimizer = AdamW(model.parameters(), lr=5e-4, betas=(0.9, 0.95), weight_decay=0.0)
-    held = pairs_of(kind, base, 200, torch.Generator().manual_seed(1000 + seed), held=True)
+    optimizer = AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
+    held = opposites(200, torch.Generator().manual_seed(1000 + seed), held=True)
     for step in range(steps + 1):
         if step % EVERY == 0:
             with torch.no_grad():
                 yield step, *(scores(model, ids).mean().item() for ids in held), right(model)
-        pair = pairs_of(kind, base, PAIR_BATCH, rng, held=False)
+        pair = opposites(PAIR_BATCH, rng, held=False)
         with torch.no_grad():
             before = [scores(base, ids) for ids in pair]
         loss, *_ = dpo_loss(*(scores(model, ids) for ids in pair), *before)
@@ -165,23 +161,27 @@ def train_pairs(base: Transformer, kind: str, seed: int, steps: int = PAIR_STEPS
         optimizer.step()
 
 
+def runs() -> list[tuple]:
+    """Pairs, rate and seed of every run on pairs."""
+    return [("opposites", rate, seed) for rate in PAIR_RATES for seed in SEEDS if seed < 2 or rate == max(PAIR_RATES)]
+
+
 def main() -> None:
     torch.set_num_threads(1)
     bases = functools.cache(base_model)
 
     def rewards(name, seed):
         reward, steps, beta = RUNS[name]
-        return rows(name, seed, train(bases(seed), reward, seed, steps, beta))
+        return [(name, seed, *row) for row in rows(train(bases(seed), reward, seed, steps, beta))]
 
-    def pairs(kind, seed):
-        return rows(kind, seed, train_pairs(bases(seed), kind, seed))
+    def pairs(kind, rate, seed):
+        return [(kind, rate, seed, *row) for row in rows(train_pairs(bases(seed), rate, seed))]
 
-    def rows(name, seed, found):
-        return [(name, seed, step, *(f"{x:.4f}" for x in numbers)) for step, *numbers in found]
+    def rows(found):
+        return [(step, *(f"{x:.4f}" for x in numbers)) for step, *numbers in found]
 
     table.resume(REWARDS, REWARD_COLUMNS, [(name, seed) for seed in SEEDS for name in RUNS], rewards)
-    table.resume(PAIRS, PAIR_COLUMNS,
-                 [(kind, seed) for seed in SEEDS for kind in ("opposites", "near misses")], pairs)
+    table.resume(PAIRS, PAIR_COLUMNS, runs(), pairs)
 
 
 if __name__ == "__main__":

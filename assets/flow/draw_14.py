@@ -18,9 +18,9 @@ def steps(which: int) -> list[dict]:
     for t in (1, 2, 3):
         g = STEEPNESS[which] * (w - BOTTOM[which])
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-        mean, ruler = m / (1 - 0.9**t), math.sqrt(v / (1 - 0.999**t))
-        step = -RATE * mean / ruler
-        made.append({"w": w, "g": g, "mean": mean, "ruler": ruler, "share": mean / ruler, "step": step,
+        mean, size = m / (1 - 0.9**t), math.sqrt(v / (1 - 0.999**t))
+        step = -RATE * mean / size
+        made.append({"w": w, "g": g, "mean": mean, "size": size, "share": mean / size, "step": step,
                      "new": w + step})
         w += step
     return made
@@ -38,9 +38,9 @@ def around(x, first, last, away):
                      'stroke-width="1.4" marker-end="url(#tip)"/>')
 
 
-ROWS = [("w", "weight", "", BLUE), ("g", "slope g", "steepness · distance", WHITE),
-        ("mean", "mean of slopes", "so far, corrected", WHITE), ("ruler", "ruler (root of", "mean square)", AMBER),
-        ("share", "mean / ruler", "", GREEN), ("step", "step", "−0.5 · that", WHITE),
+ROWS = [("w", "weight", "", BLUE), ("g", "gradient g", "steepness · distance", WHITE),
+        ("mean", "m̂: mean of g", "so far, corrected", WHITE), ("size", "√v̂: root of the", "mean of g²", AMBER),
+        ("share", "m̂ / √v̂", "", GREEN), ("step", "step", "−0.5 · that", WHITE),
         ("new", "new weight", "weight + step", BLUE)]
 pen.text(10, 20, "The third step of Adam, two weights", bold=True)
 for row, (_, label, more, _) in enumerate(ROWS):
@@ -52,12 +52,12 @@ for x, name, made in ((200, "a: flat", steps(0)), (306, "b: steep", steps(1))):
         form = "{:+.2f}" if key == "step" else "{:.2f}"
         pen.cell(x - HALF, TOP + ROW * row, 2 * HALF, HIGH, number(made[2][key], form), fill,
                  2.4 if key == "share" else 1)
-        if row and key != "ruler":              # the ruler is not made from the mean
+        if row and key != "size":               # √v̂ is not made from m̂
             pen.arrow(x, TOP + ROW * row - ROW + HIGH, x, TOP + ROW * row - 1)
-    around(x, 1, 3, -8)                         # slope to ruler
-    around(x, 2, 4, 9)                          # mean to mean / ruler
+    around(x, 1, 3, -8)                         # g to √v̂
+    around(x, 2, 4, 9)                          # m̂ to m̂ / √v̂
     around(x, 0, 6, -15)                        # weight to new weight
 pen.text(10, TOP + ROW * len(ROWS) + 6, f"b is {STEEPNESS[1] / STEEPNESS[0]:.0f} times as steep as a, and no step is "
          f"longer than {RATE}.", size=12)
-pen.save("14", TOP + ROW * len(ROWS) + 18, "Each weight has a slope, a running mean of its slopes and a ruler; "
-         "the step is the mean divided by the ruler, times the rate, against the slope")
+pen.save("14", TOP + ROW * len(ROWS) + 18, "Each weight has a gradient, a running mean of it and one of its square; "
+         "the step is the mean divided by the root of the mean square, times the rate, against the gradient")

@@ -1,4 +1,4 @@
-"""Draws 21.svg: four answers to one question, their rewards, their advantages, and where each is pushed.
+"""Draws 21.svg: four answers to one question, their rewards, their advantages, and which becomes likelier.
 
     python assets/flow/draw_21.py
 """

@@ -1,4 +1,4 @@
-"""An instructor's commands: handout, grade, merge, platform."""
+"""An instructor's commands: handout, grade, merge, giveback, platform."""
 
 import argparse
 import sys
@@ -26,6 +26,10 @@ def add(commands, how: argparse.ArgumentParser) -> None:
     grade.add_argument("--chapters", nargs="+", metavar="CHAPTER", help="only these, such as 0,3-5; all without")
     grade.add_argument("--roster", type=Path, metavar="FILE",
                        help="who is in the class: a CSV file with name, login, id, email, section")
+    grade.add_argument("--term", type=Path, metavar="FILE",
+                       help="hand-outs and their deadlines: grade what is due, and keep what was graded in --out")
+    grade.add_argument("--dry-run", action="store_true",
+                       help="with --term: say who is late and what would be asked; ask and write nothing")
     grade.add_argument("--students", nargs="+", metavar="NAME", help="ask of these alone; all others stay as they are")
     grade.add_argument("--hidden-from", type=Path, metavar="DIR",
                        help="ask hidden checks in DIR too, such as test_ex03_linear_mine.py")
@@ -38,6 +42,11 @@ def add(commands, how: argparse.ArgumentParser) -> None:
     merge.add_argument("out", type=Path, metavar="OUT", help="a new folder for all that comes out")
     merge.add_argument("shards", type=Path, nargs="+", metavar="SHARD", help="the folders of all shards")
     merge.set_defaults(run=_merge)
+
+    giveback = commands.add_parser("giveback", help="pages as Canvas and Moodle take them back, and as letters, unsent")
+    giveback.add_argument("out", type=Path, metavar="OUT", help="the folder of a run that has ended")
+    giveback.add_argument("--roster", type=Path, metavar="FILE", help="with addresses (default: that of the run)")
+    giveback.set_defaults(run=_giveback)
 
     platform = commands.add_parser("platform", help="write what a place where students hand in needs")
     platform.add_argument("name", metavar="NAME", help="folder, github or gradescope")
@@ -76,14 +85,20 @@ def _grade(options) -> int:
     try:
         return (regrade if options.regrade else grade).run(options)
     except KeyboardInterrupt:
+        begun = options.out and (options.out / "manifest.json").exists()
         print("\ngrader: interrupted. What was asked is kept"
-              + (f"; grade --resume --out {options.out} goes on." if options.out else "."), file=sys.stderr)
+              + (f"; grade --resume --out {options.out} goes on." if begun else "."), file=sys.stderr)
         raise
 
 
 def _merge(options) -> int:
     from grader.classroom.run import shards
     return shards.run(options)
+
+
+def _giveback(options) -> int:
+    from grader.classroom.output import giveback
+    return giveback.run(options)
 
 
 def _platform(options) -> int:

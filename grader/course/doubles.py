@@ -3,8 +3,6 @@
 Torch's own import its compiler at their first use, which takes longer than torch itself and 100 MB, in every worker.
 """
 
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -88,14 +86,3 @@ class Operations(TorchDispatchMode):
             if (name := function.__name__.partition(".")[0]) in ("mm", "bmm", "addmm", "baddbmm"):
                 self.multiply_adds += made.numel() * args[name in ("addmm", "baddbmm")].shape[-1]
         return made
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype):
-    """While it lasts, tensors are of another dtype where none is said."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -1,7 +1,11 @@
-"""The students' files: whether one is begun, and how a fresh one is put in place."""
+"""The students' files: what they say, whether one is begun, and how a fresh one is put in place."""
 
 import ast
+import codecs
+import io
+import re
 import time
+import tokenize
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -10,6 +14,41 @@ from grader.course import chapters
 from grader.course.chapters import Chapter, stub
 
 SHOWN = 4           # names in a row; the others are counted
+
+# All of them read ASCII as ASCII, and take no longer for a byte than for another. In others, UTF-7 for one, a line of
+# code can hide in a comment.
+PLAIN = {codecs.lookup(name).name for name in ("utf-8", "utf-8-sig", "ascii", "latin-1", "iso8859-15", "cp1252")}
+
+
+def text_of(data: bytes) -> str:
+    """What a file says, with "\\n" between its lines; ValueError where it cannot be read."""
+    data = re.sub(rb"\r\n?", b"\n", data)       # as Python does before it looks for the encoding
+    try:
+        name = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        if codecs.lookup(name).name not in PLAIN:
+            raise ValueError(f"it says that its encoding is {name[:20]}: save it as UTF-8")
+        said = data.decode(name)
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise ValueError("it is no text in UTF-8, the encoding of Python's files: save it as that "
+                         f"({_unreadable(error)})") from None
+    if "\0" in said:
+        raise ValueError("it holds a null byte: save it as text in UTF-8")
+    return said
+
+
+def _unreadable(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        line = error.object[:error.start].count(b"\n") + 1
+        return f"byte 0x{error.object[error.start]:02x} in line {line}"
+    return str(error)[:100]
+
+
+def line_of(file: Path, number: int) -> str:
+    """A line of a file as it stands there now, without the space around it; "" where there is none."""
+    try:
+        return text_of(file.read_bytes()).split("\n")[number - 1].strip() if number > 0 else ""
+    except (OSError, ValueError, IndexError):
+        return ""
 
 
 def same_code(one: str, other: str) -> bool:
@@ -27,7 +66,10 @@ def started(chapter: Chapter, folder: Path | None = None) -> bool:
     path = (folder or chapters.EXERCISES) / f"{chapter.stem}.py"
     if not path.exists():
         return False
-    return not same_code(path.read_bytes().decode("utf-8", "replace"), stub(chapter))
+    try:
+        return not same_code(text_of(path.read_bytes()), stub(chapter))
+    except ValueError:
+        return True
 
 
 def source_folder(chapter: Chapter, folder: Path) -> Path:
@@ -44,7 +86,7 @@ def untouched(chapter: Chapter) -> bool:
         return {ast.dump(node) for node in ast.walk(ast.parse(source))
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_stub(node)}
     try:
-        mine = written(chapter.exercise.read_text("utf-8"))
+        mine = written(text_of(chapter.exercise.read_bytes()))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return mine <= written(stub(chapter))
@@ -75,7 +117,7 @@ def unwritten(chapter: Chapter, folder: Path | None = None, methods: bool = Fals
     """
     path = (folder or chapters.EXERCISES) / f"{chapter.stem}.py"
     try:
-        mine = ast.parse(path.read_text("utf-8"))
+        mine = ast.parse(text_of(path.read_bytes()))
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
     handed_out = {node.name: node for node in ast.parse(stub(chapter)).body if hasattr(node, "name")}
@@ -164,12 +206,17 @@ def reset(chapter: Chapter) -> Path | None:
     """Put a fresh stub in place; the old file is kept beside it, and its new path returned."""
     fresh, path, kept = stub(chapter), chapter.exercise, None
     if path.exists() and path.read_text("utf-8", "replace") != fresh:     # git may write \r\n on Windows
-        stamp, count = time.strftime("%Y%m%d-%H%M%S"), 1
-        kept = path.with_name(f"{path.stem}.{stamp}.py.bak")
-        while kept.exists():
-            count += 1
-            kept = path.with_name(f"{path.stem}.{stamp}-{count}.py.bak")
-        path.rename(kept)
+        kept = set_aside(path)
     path.parent.mkdir(exist_ok=True)
     path.write_text(fresh, "utf-8", newline="\n")
     return kept
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file so that another may take its place; its new path."""
+    stamp, count = time.strftime("%Y%m%d-%H%M%S"), 1
+    kept = path.with_name(f"{path.stem}.{stamp}{path.suffix}.bak")
+    while kept.exists():
+        count += 1
+        kept = path.with_name(f"{path.stem}.{stamp}-{count}{path.suffix}.bak")
+    return path.rename(kept)

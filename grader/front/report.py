@@ -1,6 +1,5 @@
 """Verdicts as text. Words come first; colour only repeats them."""
 
-import linecache
 import re
 import textwrap
 from collections import Counter
@@ -98,10 +97,9 @@ def _telling(frames: tuple[CodeLine, ...], chapter: str) -> list[CodeLine]:
 
 def _line(frame: CodeLine) -> str:
     """Where a line is and what it says, as it stands in the file now."""
-    linecache.checkcache(str(frame.file))
     name = shown(frame.file) if frame.file.is_relative_to(ROOT) else frame.file.name
     where = f"{name}:{frame.line}" + (f", in {frame.function}" if frame.function else "")
-    return f"{where}:\n    {linecache.getline(str(frame.file), frame.line).strip()}"
+    return f"{where}:\n    {stubs.line_of(frame.file, frame.line)}"
 
 
 def _tail(output: str) -> str:

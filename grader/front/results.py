@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import linecache
 import os
 import types
 import typing
 from dataclasses import dataclass
 from pathlib import Path
 
+from grader.course import stubs
 from grader.course.chapters import SOLUTIONS, Chapter
 from grader.course.checks import Check
 from grader.front.provenance import digest, made_with
@@ -56,8 +56,7 @@ class Line:
 
     @classmethod
     def of(cls, line: CodeLine) -> "Line":
-        linecache.checkcache(str(line.file))
-        text = linecache.getline(str(line.file), line.line).strip()
+        text = stubs.line_of(line.file, line.line)
         return cls(line.file.name, line.line, clean(line.function, 200), clean(text, 300))
 
 

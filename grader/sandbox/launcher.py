@@ -168,10 +168,14 @@ def _python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def fresh(module: str, *arguments: str, environment: dict, patience: float = 0.3) -> Child:
-    """A process that is no fork and serves a module. patience: seconds that it may take to end by itself."""
+def fresh(module: str, *arguments: str, environment: dict, patience: float = 0.3,
+          around=lambda command: command) -> Child:
+    """A process that is no fork and serves a module. patience: seconds that it may take to end by itself.
+
+    around(command): the command that runs this one somewhere.
+    """
     process = subprocess.Popen(
-        _python(module, *arguments), env=environment, start_new_session=True,
+        around(_python(module, *arguments)), env=environment, start_new_session=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
     return Child(io.BufferedWriter(process.stdin), process.stdout, process.stderr, process.pid,
                  lambda kill: _wait(process, kill, patience), process.pid)

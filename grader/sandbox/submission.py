@@ -125,6 +125,11 @@ class Submission:
             return
         if not self.source:     # before any of it runs: it may put something else in its place
             self.source = self.file.read_bytes()
+            try:
+                stubs.text_of(self.source)
+            except ValueError as error:
+                self._broken = Reply("error", [f"{self.file.name}: {error}"], {}, whole=True)
+                return
         scan, seconds = self._prepare(), self._patience
         try:
             if self._loaded_in is self._worker():

@@ -49,8 +49,10 @@ class Branch:
 def encode(answer, input_storages=frozenset()) -> tuple[dict, bytes]:
     """An answer as a JSON tree and the bytes of its tensors."""
     encoder = _Encoder(input_storages)
-    tree = encoder.node(answer)
-    return tree, bytes(encoder.body)
+    try:
+        return encoder.node(answer), bytes(encoder.body)
+    except OverflowError:       # what comes after them is not looked at
+        return _other(f"more than {MAX_NODES:,} values"), b""
 
 
 class _Encoder:
@@ -64,7 +66,7 @@ class _Encoder:
         self._count += 1
         kind = type(x)
         if self._count > MAX_NODES:
-            return _other(f"more than {MAX_NODES:,} values")
+            raise OverflowError
         if value := _value(x, kind):
             return value
         if kind in (list, tuple, torch.Size, dict, OrderedDict):

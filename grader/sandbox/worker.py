@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 import torch
 
-from grader.course import checks, loader, shapes
+from grader.course import checks, loader, shapes, stubs
 from grader.course.draw import Draw, seed_of
 from grader.course.lent import Lent
 from grader.course.loader import PACKAGE
@@ -149,7 +149,7 @@ class LoadedChapter:
     def scan(self) -> dict:
         """Before any of the student's code runs: what the text of the submission names."""
         try:
-            self.source = self.file.read_text("utf-8")
+            self.source = stubs.text_of(self.file.read_bytes())
             tree = ast.parse(self.source)
             self.parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
             self.watch.read(tree)

@@ -5,7 +5,7 @@ import copy
 import torch
 
 from grader import accepts, dtypes, points, raises, shares_memory
-from grader.course.doubles import default_dtype
+from grader.course.modes import default_dtype
 
 
 def test_unembedding_non_contiguous(impl, draw):

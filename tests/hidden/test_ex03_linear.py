@@ -3,7 +3,7 @@
 import torch
 
 from grader import dtypes, points, raises, shapes, tolerance
-from grader.course.doubles import default_dtype
+from grader.course.modes import default_dtype
 
 
 @points(2)

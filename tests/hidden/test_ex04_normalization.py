@@ -3,7 +3,7 @@
 import torch
 
 from grader import accepts, dtypes, points, raises, shapes
-from grader.course.doubles import default_dtype
+from grader.course.modes import default_dtype
 
 
 def both(impl, draw, d_model, *arguments):

@@ -3,6 +3,7 @@
 import torch
 
 from grader import dtypes, points, raises, shares_memory
+from grader.course.modes import default_dtype
 
 
 def attention_of(impl, draw, head_dim=4, **options):
@@ -64,11 +65,8 @@ def test_default_dtype_and_given(impl, draw, dtype):
         cache = kind(1, 1, 4, 2, device=draw.device)
         k = draw(1, 1, 2, 2).to(torch.float32)
         said[f"{kind.__name__}, default"] = cache.update(k, k)[0].dtype == torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
+        with default_dtype(torch.float64):
             cache = kind(1, 1, 4, 2, device=draw.device)
-        finally:
-            torch.set_default_dtype(torch.float32)
         said[f"{kind.__name__}, a default of float64"] = cache.update(k.double(), k.double())
         cache = kind(1, 1, 4, 2, dtype=dtype, device=draw.device)
         said[f"{kind.__name__}, given"] = cache.update(k.to(dtype), -k.to(dtype))

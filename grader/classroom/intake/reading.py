@@ -5,28 +5,26 @@ link: a folder is walked by descriptors, each opened below the one above it.
 """
 
 import contextlib
-import gzip
 import os
 import re
 import stat
-import tarfile
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from grader.classroom.intake import commits
+from grader.classroom.intake.archives import MAX_ENTRIES, Entry, Refused, kind_of, of_tar, of_zip
 from grader.classroom.intake.gradescope import people
 from grader.course import chapters, stubs
 from grader.sandbox.frames import channel, read_frame, write_frame
 from grader.sandbox.jail import MAX_FILE
 
-MAX_ENTRIES = 10_000        # files and folders of one student
-MAX_FILES = 500             # .py files among them
+MAX_FILES = 500             # .py files of one student
 MAX_BYTES = 8 << 20         # bytes of these files together
 MAX_ARCHIVE = 64 << 20      # bytes of an archive as it was handed in
-MAX_UNPACKED = 256 << 20    # bytes that reading through a .tar.gz may unpack
 MAX_DEPTH = 3               # folders within each other: one that wraps all, exercises/, and one to spare
+MAX_NAME = 100              # bytes of a file's name; a file system takes 255
 MAX_REFUSED = 100           # of one student's files; who has more meant none of it
 MAX_SAID = 10               # refusals that are listed for one student
 MEMORY = 512 << 20          # bytes that reading may take
@@ -36,10 +34,6 @@ _NOT_THEIRS = {"__pycache__", "__MACOSX"}
 _COURSE_S = {"solutions", "stubs"}      # beside exercises/ in a copy of the course
 
 
-class Refused(ValueError):
-    """The whole of what a student handed in cannot be read; the words say why."""
-
-
 @dataclass
 class Read:
     """What was found in a folder or an archive."""
@@ -47,15 +41,7 @@ class Read:
     chosen: dict[str, bytes] = field(default_factory=dict)      # the files that count, by name
     files: list[str] = field(default_factory=list)              # every file that was seen, as "folder/name"
     refused: list[str] = field(default_factory=list)            # what was left out, and why
-
-
-@dataclass
-class Entry:
-    """A file of a folder or an archive; `read(n)` gives its first n bytes."""
-
-    name: str
-    kind: str       # "file", "link", "device" or "folder"
-    read: Callable[[int], bytes] | None = None
+    times: dict[str, tuple[float, str]] = field(default_factory=dict)   # of those that count: seconds, and whose word
 
 
 def read(files: dict[str, Path]) -> Read:
@@ -65,11 +51,14 @@ def read(files: dict[str, Path]) -> Read:
     """
     found = Read()
     try:
-        found.chosen = _chosen(_sift(_all(files), found), found)
+        folder, found.chosen = _chosen(_sift(_all(files), found), found)
+        found.times = {name: found.times[folder + name] for name in found.chosen}
+        if "" in files:
+            found.times |= commits.times(files[""], folder, list(found.chosen))
         found.refused[:0] = _beside_stubs(found)
     except Exception as error:      # a broken archive can raise nearly anything
         why = str(error) if isinstance(error, Refused) else f"it cannot be read ({type(error).__name__}: {error})"
-        found.chosen, found.refused = {}, [f"{next(iter(files.values())).name}: {shown(why)}"]
+        found.chosen, found.times, found.refused = {}, {}, [f"{next(iter(files.values())).name}: {shown(why)}"]
     found.files = [shown(name) for name in found.files]
     if len(found.refused) > MAX_SAID:
         found.refused[MAX_SAID:] = [f"and {len(found.refused) - MAX_SAID} more were left out"]
@@ -109,10 +98,12 @@ def _sift(entries: Iterator[Entry], found: Read) -> dict[str, bytes]:
                 found.files.append(path)
             if path.endswith(".py") and parts[-1][:-3].isidentifier():
                 content = entry.read(MAX_FILE + 1)
-                if len(content) > MAX_FILE:
+                if len(parts[-1].encode()) > MAX_NAME:
+                    found.refused.append(f"{short}: its name has more than {MAX_NAME} bytes")
+                elif len(content) > MAX_FILE:
                     found.refused.append(f"{short}: larger than {MAX_FILE >> 20} MB")
                 else:
-                    files[path] = content
+                    files[path], found.times[path] = content, (entry.at, "file")
                 if len(files) > MAX_FILES or sum(map(len, files.values())) > MAX_BYTES:
                     raise Refused(f"more than {MAX_FILES} .py files or {MAX_BYTES >> 20} MB of them")
             elif path.lower().endswith(ENDINGS):
@@ -122,8 +113,8 @@ def _sift(entries: Iterator[Entry], found: Read) -> dict[str, bytes]:
     return files
 
 
-def _chosen(files: dict[str, bytes], found: Read) -> dict[str, bytes]:
-    """The files of the one folder that holds the exercises, by name: the outermost that has any.
+def _chosen(files: dict[str, bytes], found: Read) -> tuple[str, dict[str, bytes]]:
+    """The one folder that holds the exercises, "" or "a/b/", and its files by name: the outermost that has any.
 
     A copy of the whole course has exercises/ and solutions/ side by side: exercises/ is meant.
     """
@@ -137,13 +128,13 @@ def _chosen(files: dict[str, bytes], found: Read) -> dict[str, bytes]:
         depth = folder.count("/") + bool(folder)
         return not counts[folder], depth, folder.rpartition("/")[2] != "exercises", -counts[folder], folder
     if not folders:
-        return {}
+        return "", {}
     best, *others = sorted(folders, key=rank)
     for other in others:
         if counts[best] and counts[other] and other.rpartition("/")[2] not in _COURSE_S:
             found.refused.append(f"{shown(other) or 'the folder itself'}: it holds exercises too; those in "
                                  f"{shown(best) or 'the folder itself'} were taken")
-    return folders[best]
+    return f"{best}/" if best else "", folders[best]
 
 
 def _beside_stubs(found: Read) -> list[str]:
@@ -177,7 +168,8 @@ def _all(files: dict[str, Path]) -> Iterator[Entry]:
             if not name or (len(files) == 1 and name.lower().endswith(ENDINGS)):
                 yield from _entries(path.name, top)
             else:
-                yield Entry(name, _kind(os.fstat(top).st_mode), lambda n, top=top: os.read(top, n))
+                status = os.fstat(top)
+                yield Entry(name, kind_of(status.st_mode), lambda n, top=top: os.read(top, n), status.st_mtime)
         finally:
             os.close(top)
 
@@ -199,16 +191,19 @@ def _entries(name: str, top: int) -> Iterator[Entry]:
             raise Refused(f"{name} is no file")
         if status.st_size > MAX_ARCHIVE:
             raise Refused(f"an archive larger than {MAX_ARCHIVE >> 20} MB")
-        yield from (_of_zip if name.lower().endswith(".zip") else partial(_of_tar, name))(file)
+        for entry in (of_zip if name.lower().endswith(".zip") else partial(of_tar, name))(file):
+            entry.at = status.st_mtime      # what an archive says of times is its maker's word
+            yield entry
 
 
 def _of_folder(top: int, path: str = "") -> Iterator[Entry]:
     for name in sorted(os.listdir(top)):
         if name.startswith(".") or name in _NOT_THEIRS:
             continue
-        mode = os.lstat(name, dir_fd=top).st_mode
+        status = os.lstat(name, dir_fd=top)
+        mode = status.st_mode
         if not stat.S_ISDIR(mode):
-            yield Entry(path + name, _kind(mode), partial(_first, name, top))
+            yield Entry(path + name, kind_of(mode), partial(_first, name, top), status.st_mtime)
             continue
         yield Entry(path + name, "folder")
         if path.count("/") < MAX_DEPTH:
@@ -229,54 +224,6 @@ def _first(name: str, folder: int, n: int) -> bytes:
         return file.read(n)
 
 
-def _kind(mode: int) -> str:
-    return "file" if stat.S_ISREG(mode) else "link" if stat.S_ISLNK(mode) else "device"
-
-
-def _of_zip(file) -> Iterator[Entry]:
-    if file.read().count(b"PK\x01\x02") > MAX_ENTRIES:     # counted before zipfile makes an object of each
-        raise Refused(f"more than {MAX_ENTRIES:,} files and folders")
-    with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            mode = info.external_attr >> 16
-            if info.is_dir():
-                yield Entry(info.filename, "folder")
-                continue
-            # bz2 and lzma unpack a whole block at once, however little of it is asked for
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise Refused("it is compressed in another way than a .zip commonly is")
-            yield Entry(info.filename, _kind(mode) if stat.S_IFMT(mode) else "file",
-                        lambda n, info=info: _read(archive.open(info), n))
-
-
-def _read(stream, n: int) -> bytes:
-    with stream:
-        return stream.read(n)
-
-
-class _Limited:
-    """A stream that refuses to give more than MAX_UNPACKED bytes, whatever an archive says of itself."""
-
-    def __init__(self, stream):
-        self._stream, self._left = stream, MAX_UNPACKED
-
-    def read(self, n: int) -> bytes:
-        self._left -= len(data := self._stream.read(min(n, 1 << 20)))
-        if self._left < 0:
-            raise Refused(f"it unpacks to more than {MAX_UNPACKED >> 20} MB")
-        return data
-
-
-def _of_tar(name: str, file) -> Iterator[Entry]:
-    stream = file if name.lower().endswith(".tar") else gzip.GzipFile(fileobj=file)
-    with tarfile.open(fileobj=_Limited(stream), mode="r|") as archive:
-        for info in archive:
-            plain = info.isreg() and not info.issparse()
-            kind = "folder" if info.isdir() else "link" if info.issym() or info.islnk() else "device"
-            yield Entry(info.name, "file" if plain else kind, lambda n, info=info: _read(archive.extractfile(info), n))
-            archive.members.clear()     # or each one's header would be kept
-
-
 # -- the process itself ----------------------------------------------------------------------------
 
 def main() -> None:
@@ -294,7 +241,7 @@ def main() -> None:
             else:
                 found = read({name: Path(path) for name, path in request["with"]["files"].items()})
                 said = {"sizes": {name: len(content) for name, content in found.chosen.items()},
-                        "files": found.files, "refused": found.refused}
+                        "files": found.files, "refused": found.refused, "times": found.times}
                 body = b"".join(found.chosen.values())
             write_frame(replies, {"id": request["id"], **said}, body)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from grader.classroom.output.gradebook import Gradebook, Score
 from grader.classroom.run.cells import Cell
+from grader.classroom.term import view
 from grader.front.report import title
 from grader.front.results import Result, write_whole
 from grader.judge.verdict import Word
@@ -34,32 +35,48 @@ def write(out: Path, book: Gradebook) -> None:
 def file_names(students) -> dict[str, str]:
     """What each student's files are called: as they are, with a mark where a file system might not keep it apart."""
     names: dict[str, str] = {}
+    taken: set[str] = set()
     for student in students:
         safe = re.sub(r"[^\w.@; -]", "_", student).encode()[:150].decode("utf-8", "ignore").strip(". ")
-        if safe != student or safe.casefold() in map(str.casefold, names):
+        if safe != student or safe.casefold() in taken:
             safe += f"-{hashlib.sha256(student.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+        while safe.casefold() in taken:     # somebody may be called as this one's file was to be
+            safe += "_"
+        taken.add(safe.casefold())
         names[student] = safe
     return names
 
 
 def grades(book: Gradebook) -> str:
     """A CSV with a row for each student: points by chapter, their sum, and what was missing."""
-    late = ["days late", "after late"] if book.grading.formula else []
+    by_chapter = bool(book.grading.term or book.grading.chapter_days)
+    late = ["of", "late", "dropped"] if by_chapter else ["days late", "after late"] if book.grading.formula else []
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["student", *(chapter.stem for chapter in book.chapters), "total", *late, "missing"])
     worth = [book.most(chapter) for chapter in book.chapters]
     most = f"{sum(worth):g}"
-    table.writerow([MAXIMUM, *(f"{points:g}" for points in worth), most, *(["", most] if late else []), ""])
+    table.writerow([MAXIMUM, *(f"{points:g}" for points in worth), most,
+                    *([most, "", ""] if by_chapter else ["", most] if late else []), ""])
     for student in sorted(book.students, key=str.casefold):
         own = {cell.chapter: cell for cell in book.students[student]}
         total = book.total(student)
         table.writerow([
             plain(student),
             *(_worth(book, own[chapter]) if chapter in own else "" for chapter in book.chapters),
-            _number(total.points), *([_number(total.days), _number(total.grade)] if late else []),
+            _number(total.points), *(_late(book, student) if by_chapter else
+                                     [_number(total.days), _number(total.grade)] if late else []),
             " ".join(chapter.number for chapter in book.chapters if chapter in own and own[chapter].missing)])
     return text.getvalue()
+
+
+def _late(book: Gradebook, student: str) -> list[str]:
+    """The most that a student can have by now, "03:2" for each chapter that was late, and what does not count."""
+    days = {cell.chapter.number: book.grading.late(student, cell.chapter)[0] for cell in book.students[student]
+            if not cell.missing}
+    return [_number(book.total(student).of_points),
+            " ".join(f"{number}:{'?' if by is None else _number(by)}" for number, by in days.items() if by != 0),
+            ", ".join(handout.name for handout in book.dropped(student))]
 
 
 def _worth(book: Gradebook, cell: Cell) -> str:
@@ -81,9 +98,12 @@ def gradescope(book: Gradebook, student: str) -> dict:
     """A student's results as Gradescope reads them. Of hidden checks the rule alone, once grades are published."""
     cells, total = book.students[student], book.total(student)
     said = f"{total.days:g} days late: {book.grading.formula}" if total.grade != total.points else ""
+    if dropped := book.dropped(student):
+        said = f"Does not count: {', '.join(handout.name for handout in dropped)}."
     walls = "" if all(cell.walls for cell in cells) else "Graded without a jail."
     return {"score": total.grade, "output": "\n".join(filter(None, [said, walls])), "stdout_visibility": "hidden",
-            "tests": [test for cell in cells for test in [*_tests(book, cell), *_decided(book, cell)]]}
+            "tests": [test for cell in cells for test in [*_tests(book, cell), *_decided(book, cell),
+                                                          *_taken_off(book, cell)]]}
 
 
 def _decided(book: Gradebook, cell: Cell) -> list[dict]:
@@ -91,10 +111,16 @@ def _decided(book: Gradebook, cell: Cell) -> list[dict]:
     override = book.override(cell)
     if not str(override) and not override.comment:
         return []
-    score, asked = book.cell(cell), Score(book.asked(cell), book.most(cell.chapter))
+    score, asked = book.decided(cell), Score(book.asked(cell), book.most(cell.chapter))
     change = Score(round(score.points - asked.points, 4), round(score.of_points - asked.of_points, 4))
     said = "\n".join(filter(None, [str(override), override.comment]))
     return [_test(f"{title(cell.chapter)}: decided by a person", change, "passed", said)]
+
+
+def _taken_off(book: Gradebook, cell: Cell) -> list[dict]:
+    """What being late took off, as one more test."""
+    change = Score(round(book.cell(cell).points - book.decided(cell).points, 4), 0.0)
+    return [_test(f"{title(cell.chapter)}: late", change, "passed", view.late(cell, book))] if change.points else []
 
 
 def _tests(book: Gradebook, cell: Cell) -> list[dict]:

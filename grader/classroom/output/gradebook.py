@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from grader.classroom.output.grading import Grading
 from grader.classroom.output.overrides import Override
 from grader.classroom.run.cells import Cell
+from grader.classroom.term.terms import Handout
 from grader.course.chapters import Chapter
 from grader.front.results import Asked, Result
 
@@ -58,7 +59,13 @@ class Gradebook:
         return round(sum(check.of_points * factors[check.hidden] for check in self._checks[chapter.stem]), 4)
 
     def cell(self, cell: Cell) -> Score:
-        """A cell's points, with what a person has decided of it."""
+        """A cell's points: what is left of them after its chapter was late."""
+        score = self.decided(cell)
+        left = self.grading.left(cell.student, cell.chapter, score.points, score.of_points)
+        return Score(left if not cell.missing else score.points, score.of_points)
+
+    def decided(self, cell: Cell) -> Score:
+        """The points that its checks give, with what a person has decided of it."""
         return Score(*self.override(cell).of(self.asked(cell), self.most(cell.chapter)))
 
     def asked(self, cell: Cell) -> float:
@@ -74,7 +81,22 @@ class Gradebook:
         return Score(round(sum(score.points for score in scores), 4),
                      round(sum(score.of_points for score in scores), 4))
 
+    def of(self, student: str, handout: Handout) -> Score:
+        """What a student has of a hand-out, as far as it is due."""
+        return self.sum(cell for cell in self.students.get(student, ()) if cell.chapter in handout.chapters)
+
+    def dropped(self, student: str) -> list[Handout]:
+        """The hand-outs that do not count: a student's lowest ones, and never all."""
+        term = self.grading.term
+        if not term or not term.drop:
+            return []
+        scores = {handout.name: self.of(student, handout) for handout in term.handouts}
+        due = [handout for handout in term.handouts if scores[handout.name].of_points]
+        due.sort(key=lambda handout: scores[handout.name].points / scores[handout.name].of_points)
+        return due[:min(term.drop, len(due) - 1)]
+
     def total(self, student: str) -> Total:
-        score = self.sum(self.students[student])
+        dropped = {chapter for handout in self.dropped(student) for chapter in handout.chapters}
+        score = self.sum(cell for cell in self.students[student] if cell.chapter not in dropped)
         grade = self.grading.after_late(student, score.points, score.of_points)
         return Total(score.points, score.of_points, self.grading.days.get(student, 0.0), round(grade, 4))

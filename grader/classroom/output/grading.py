@@ -1,25 +1,22 @@
 """grading.toml: what a chapter is worth, what its hidden checks count, what being late costs, what was decided."""
 
-import ast
 import csv
 import math
-import operator
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.classroom.output import overrides
+from grader.classroom.output.columns import TOTAL
+from grader.classroom.output.formula import calculate
 from grader.classroom.output.overrides import Override
+from grader.classroom.term.terms import LATE, Arrival, Term
 from grader.course import chapters
 from grader.course.chapters import ROOT, Chapter
 from grader.front.results import Asked
 
 DEFAULT = ROOT / "grading.toml"
-
-_BINARY = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-           ast.Div: operator.truediv, ast.Mod: operator.mod, ast.Pow: operator.pow}
-_CALLS = {"min": min, "max": max}
 
 
 @dataclass
@@ -29,8 +26,22 @@ class Grading:
     hidden_share: float | None = None
     weights: dict[str, float] = field(default_factory=dict)     # by a chapter's stem
     formula: str = ""
-    days: dict[str, float] = field(default_factory=dict)        # by a student's name
+    days: dict[str, float] = field(default_factory=dict)        # by a student's name, off their total
+    chapter_days: dict[str, dict[str, float]] = field(default_factory=dict)     # by name and a chapter's stem
     overrides: dict[str, dict[str, Override]] = field(default_factory=dict)     # by name and a chapter's stem
+    canvas: dict[str, str] = field(default_factory=dict)        # titles of columns, by a chapter's stem or "total"
+    term: Term | None = None
+    arrived: dict[str, dict[str, Arrival]] = field(default_factory=dict)        # by name and a chapter's stem
+
+    def is_due(self, student: str, chapter: Chapter) -> bool:
+        """Whether a student's chapter is graded yet; without a term all are."""
+        return self.term is None or self.term.is_due(student, chapter)
+
+    def named(self) -> dict[str, set[str]]:
+        """Whom these rules speak of, by where."""
+        extended = [handout.extensions for handout in self.term.handouts] if self.term else []
+        return {"late.days": {*self.days, *self.chapter_days}, "overrides": set(self.overrides),
+                "extensions": set().union(*extended)}
 
     def override(self, student: str, chapter: Chapter) -> Override:
         """What a person has decided; an empty decision where nobody has."""
@@ -52,22 +63,46 @@ class Grading:
 
     def after_late(self, student: str, points: float, of_points: float) -> float:
         """A student's total with what being late takes off, from 0 up."""
-        days = self.days.get(student, 0.0)
-        if not self.formula or not days:
-            return points
-        return max(0.0, calculate(self.formula, points=points, of_points=of_points, days=days))
+        return _left(self.formula, points, of_points, self.days.get(student, 0.0))
+
+    def late(self, student: str, chapter: Chapter) -> tuple[float | None, str]:
+        """(the days by which a chapter was late, the formula for them); None where nobody says how many."""
+        handout = self.term.of(chapter) if self.term else None
+        formula = handout.late if handout and handout.late else self.formula
+        by_hand, arrival = self.chapter_days.get(student, {}), self.arrived.get(student, {}).get(chapter.stem)
+        if chapter.stem in by_hand:
+            return by_hand[chapter.stem], formula
+        if not handout or not arrival:
+            return 0.0, formula
+        if arrival.at is None:
+            return None if arrival.how == LATE else 0.0, formula
+        return float(handout.days(student, arrival.at)), formula
+
+    def left(self, student: str, chapter: Chapter, points: float, of_points: float) -> float:
+        """A chapter's points with what being late takes off, from 0 up."""
+        days, formula = self.late(student, chapter)
+        return round(_left(formula, points, of_points, days or 0.0), 4)
 
 
-def read(path: Path | None = None) -> Grading:
-    """A grading file, the course's own where none is named; a ValueError says what it cannot mean."""
+def _left(formula: str, points: float, of_points: float, days: float) -> float:
+    if not formula or not days or not of_points:
+        return points
+    return max(0.0, calculate(formula, points=points, of_points=of_points, days=days))
+
+
+def read(path: Path | None = None, term: Term | None = None) -> Grading:
+    """A grading file, the course's own where none is named; a ValueError says what it cannot mean.
+
+    In a term lateness is known without a table, and only by chapter.
+    """
     if path is None and not DEFAULT.exists():
-        return Grading()
+        return Grading(term=term)
     path = path or DEFAULT
     try:
         said = tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
-    late, known_here = said.get("late", {}), {"hidden_share", "weights", "late", "overrides"}
+    late, known_here = said.get("late", {}), {"hidden_share", "weights", "late", "overrides", "canvas"}
     for where, table, known in (("", said, known_here), ("late.", late, {"formula", "days"})):
         if strange := sorted(table.keys() - known):
             raise ValueError(f"{path}: {where}{strange[0]} has no meaning here; known are {', '.join(sorted(known))}")
@@ -79,61 +114,54 @@ def read(path: Path | None = None) -> Grading:
         if not (_is_number(weight) and weight >= 0):
             raise ValueError(f"{path}: the weight of {name} must be a number from 0 up, got {weight!r}")
         weights[chapters.find(name).stem] = float(weight)
-    if bool(late.get("formula")) != bool(late.get("days")):
+    if not term and bool(late.get("formula")) != bool(late.get("days")):
         raise ValueError(f"{path}: late.formula and late.days need each other")
     decided = said.get("overrides", "")
     if type(decided) is not str:
         raise ValueError(f"{path}: overrides must be the name of a CSV file beside it, got {decided!r}")
     grading = Grading(share, weights, late.get("formula", ""),
-                      overrides=overrides.read(path.parent / decided) if decided else {})
+                      overrides=overrides.read(path.parent / decided) if decided else {},
+                      canvas=_canvas(path, said.get("canvas", {})), term=term)
     if grading.formula:
         calculate(grading.formula, points=1.0, of_points=1.0, days=1.0)
-        grading.days = _days(path.parent / late["days"])
+    if late.get("days"):
+        grading.days, grading.chapter_days = _days(path.parent / late["days"])
+    if term and grading.days:
+        raise ValueError(f"{path.parent / late['days']}: a term counts days by chapter: add a column chapter")
     return grading
+
+
+def _canvas(path: Path, said: dict) -> dict[str, str]:
+    """The titles of columns in Canvas' gradebook, by a chapter's stem or TOTAL."""
+    for name, title in said.items():
+        if type(title) is not str:
+            raise ValueError(f"{path}: canvas.{name} must be the title of a column, got {title!r}")
+    return {name if name == TOTAL else chapters.find(name).stem: title for name, title in said.items()}
 
 
 def _is_number(value) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-def _days(path: Path) -> dict[str, float]:
-    """The days by which each student was late, from a CSV file."""
+def _days(path: Path) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """The days by which each student was late, from a CSV file: (with all; with a chapter, where it names one)."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
-    days = {}
+    of_all: dict[str, float] = {}
+    of_one: dict[str, dict[str, float]] = {}
     for number, row in enumerate(rows, 2):
         try:
-            days[row["student"].strip()] = value = float(row["days"])
+            student, value = row["student"].strip(), float(row["days"])
         except (KeyError, ValueError, AttributeError, TypeError):
-            value = -1.0
+            student, value = "", -1.0
         if not (math.isfinite(value) and value >= 0):
             raise ValueError(f"{path}, line {number}: it takes the columns student and days, days a number from 0 up")
-    return days
-
-
-def calculate(formula: str, **values: float) -> float:
-    """The value of an arithmetic formula; a ValueError where it is none, or has no finite value.
-
-    >>> calculate("points * 0.9 ** days", points=10, days=1)
-    9.0
-    """
-    def value(node) -> float:
-        match node:
-            case ast.Constant(value=int() | float() as number) if type(number) is not bool:
-                return float(number)
-            case ast.Name(id=name) if name in values:
-                return float(values[name])
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-                return _BINARY[type(op)](value(left), value(right))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -value(operand)
-            case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as arguments, keywords=[]) if name in _CALLS:
-                return _CALLS[name](map(value, arguments))
-        raise ValueError(f"{ast.unparse(node)!r} is not arithmetic on {', '.join(values)}")
-    try:
-        result = value(ast.parse(formula, mode="eval").body)
-    except (SyntaxError, ArithmeticError, RecursionError, TypeError, ValueError) as error:
-        raise ValueError(f"the formula {formula!r} has no value: {error}") from None
-    if isinstance(result, complex) or not math.isfinite(result):
-        raise ValueError(f"the formula {formula!r} has no finite value for {values}")
-    return result
+        if "chapter" not in row:
+            of_all[student] = value
+            continue
+        try:
+            for chapter in chapters.several(row["chapter"] or ""):
+                of_one.setdefault(student, {})[chapter.stem] = value
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from None
+    return of_all, of_one

@@ -22,6 +22,8 @@ from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.overrides import Override
 from grader.classroom.output.similar import SHARE, shared_lines, similar, too_long
 from grader.classroom.run.cells import Cell
+from grader.classroom.term import view
+from grader.course import stubs
 from grader.course.chapters import Chapter
 from grader.front import report
 from grader.front.results import Line, Result, write_whole
@@ -44,14 +46,16 @@ def write(out: Path, book: Gradebook, manifest: dict) -> None:
     for name, own in students.items():
         write_whole(out / "feedback" / pages[name], feedback.render(
             student=name, chapters=[_chapter(cell, book) for cell in own], total=book.total(name),
-            formula=book.grading.formula, seeds=sorted({cell.seed for cell in own}), manifest=manifest))
+            formula=book.grading.formula, plan=view.plan(name, book), seeds=sorted({cell.seed for cell in own}),
+            manifest=manifest))
     write_whole(out / "class.html", pen.get_template("class.html").render(
         manifest=manifest, pages=pages, stems=book.chapters, total=book.sum(book.cells),
         rows=[{"student": name, "score": book.sum(own), "cells": {cell.chapter: cell for cell in own},
                "scores": {cell.chapter: book.cell(cell) for cell in own}} for name, own in students.items()],
         chapters=[_class_chapter(chapter, students, book) for chapter in book.chapters],
         letters={word: word.letter for word in Word},
-        mistakes=_mistakes(students), look=_look(out, students), share=SHARE, decided=_decided(book),
+        mistakes=(mistakes := _mistakes(students)), weeks=view.weeks(book, mistakes), upcoming=view.upcoming(book),
+        stuck=view.STUCK, look=_look(out, students), share=SHARE, decided=_decided(book),
         alike=_alike(out, students, book.chapters)))
 
 
@@ -126,7 +130,7 @@ def _chapter(cell: Cell, book: Gradebook) -> dict:
     whole = [result for result in cell.verdicts if result.whole and not result.hidden][:1]
     bad = [result for result in parts if not result.hidden and not result.verdict.fine]
     return {"cell": cell, "chapter": cell.chapter, "score": book.cell(cell), "words": _words(cell),
-            "override": book.override(cell), "asked": book.asked(cell),
+            "override": book.override(cell), "asked": book.asked(cell), "late": view.late(cell, book),
             "whole": _cards(whole, cell.chapter),
             "cards": _cards(bad, cell.chapter),
             "hidden": _rules(result for result in cell.verdicts if result.hidden and result.verdict != Word.PASSED),
@@ -248,10 +252,9 @@ def _look(out: Path, students: dict[str, list[Cell]]) -> list[dict]:
                 found.append({"student": name, "chapter": cell.chapter,
                               "word": cell.whole.verdict if cell.whole else cell.state,
                               "why": cell.note or " ".join(cell.whole.facts)})
-            file = out / "submissions" / name / f"{cell.chapter.stem}.py"
-            for number, line in reflection.lines(file, cell.chapter) if file.is_file() else ():
+            for file, number, line in reflection.lines(out / "submissions" / name, cell.chapter):
                 found.append({"student": name, "chapter": cell.chapter, "word": "reflection",
-                              "why": f"line {number}: {line}"})
+                              "why": f"{file} line {number}: {line}" if number else f"{file}: {line}"})
     return found
 
 
@@ -275,7 +278,7 @@ def _alike(out: Path, students: dict[str, list[Cell]], chapters: list[Chapter]) 
 
 def _excerpt(file: Path, shared: list[int]) -> list[dict]:
     """The lines of a file that another one shares, with a line of its own before and after each run."""
-    lines, marked = file.read_text("utf-8").split("\n"), set(shared)
+    lines, marked = stubs.text_of(file.read_bytes()).split("\n"), set(shared)
     near = [n for n in range(1, len(lines) + 1) if marked & {n - 1, n, n + 1}][:SHOWN]
     return [{"number": n, "text": _shown(lines[n - 1], 200), "shared": n in marked, "gap": n - 1 not in near}
             for n in near]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from grader.course import chapters
+from grader.course import chapters, stubs
 from grader.course.chapters import Chapter
 from grader.judge.edits import edits
 
@@ -66,16 +66,17 @@ def shared_lines(one: Path, other: Path, chapter: Chapter) -> tuple[list[int], l
     """The numbers of the lines in each file that hold what only these two have, and not the course."""
     first, second = _own(one, chapter), _own(other, chapter)
     both = first.keys() & second.keys()
-    return tuple(sorted(set().union(*(found[mark] for mark in both))) for found in (first, second))
+    spans = [set().union(*(found[mark] for mark in both)) for found in (first, second)]
+    return tuple(sorted({number for start, end in sorted(own) for number in range(start, end + 1)}) for own in spans)
 
 
-def _own(path: Path, chapter: Chapter) -> dict[int, set[int]]:
+def _own(path: Path, chapter: Chapter) -> dict[int, set[tuple[int, int]]]:
     """A file's subtrees less those of the course."""
     known, names, words = _course(chapter)
     try:
         if too_long(path):
             return {}
-        found = _prints(path.read_text("utf-8"), names, words)
+        found = _prints(stubs.text_of(path.read_bytes()), names, words)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     return {mark: lines for mark, lines in found.items() if mark not in known}
@@ -93,15 +94,15 @@ def _course(chapter: Chapter) -> tuple[frozenset[int], frozenset[str], frozenset
     edited = [edit.source for kind in ("mistake", "alternative") for edit in edits(chapter, kind)]
     known = set()
     given = [path.read_text("utf-8") for path in (chapters.ROOT / "given").glob("*.py")]
-    for source in (stub, solution, *edited, *given):
-        known |= _prints(source, names, words).keys()
+    for text in (stub, solution, *edited, *given):
+        known |= _prints(text, names, words).keys()
     return frozenset(known), frozenset(names), words
 
 
-def _prints(source: str, names: frozenset[str], words: frozenset[str]) -> dict[int, set[int]]:
-    """Every subtree of a middling size, as a hash, and the lines it begins on."""
+def _prints(text: str, names: frozenset[str], words: frozenset[str]) -> dict[int, set[tuple[int, int]]]:
+    """Every subtree of a middling size, as a hash, and the first and the last line of each of its kind."""
     with warnings.catch_warnings(action="ignore"):
-        tree = ast.parse(source)
+        tree = ast.parse(text)
     flat = _Flat(tree, names, words)
     found = defaultdict(set)
     for start, end, node in flat.spans:
@@ -109,7 +110,7 @@ def _prints(source: str, names: frozenset[str], words: frozenset[str]) -> dict[i
             numbers: dict[tuple, int] = {}
             mark = hash(tuple(numbers.setdefault(token, len(numbers)) if isinstance(token, tuple) else token
                               for token in flat.tokens[start:end]))
-            found[mark].update(range(node.lineno, node.end_lineno + 1))
+            found[mark].add((node.lineno, node.end_lineno))
     return dict(found)
 
 

@@ -3,6 +3,8 @@
 import contextlib
 import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -61,10 +63,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run asks, by a chapter's stem, and behind which walls: the layers of the jail, and whether each holds."""
+    """What a run asks, by a chapter's stem, and behind which walls: the layers of the jail, and whether each holds.
+
+    scope: what limits a job as a whole, in words (see scope).
+    """
 
     checks: dict[str, tuple[Asked, ...]]
     layers: dict[str, bool]
+    scope: str = ""
 
 
 def files(chapter: Chapter, setting: Setting) -> dict[Path, bool]:
@@ -81,16 +87,26 @@ def not_asked(setting: Setting) -> list[str]:
 def hashes(chapter: Chapter, folder: Path, setting: Setting) -> dict[str, str]:
     """What a cell depends on besides its seed: a cell with the same hashes need not be asked again.
 
-    A student's other files count as far as the chapter can import them: helpers do, and other
+    A student's other files count as far as the chapter imports them: helpers do, and other
     chapters do not, since earlier ones are the reference's while this one is graded.
     """
-    stems = {other.stem for other in chapters.chapters()} - {chapter.stem}
-    own = [path for path in sorted(folder.glob("*.py")) if path.stem not in stems]
     needed = [other.solution for other in [*chapters.needs(chapter), chapter]]
-    return {"submission": provenance.digest(*own),
+    return {"submission": provenance.digest(*handed_in(chapter, folder)),
             "checks": provenance.digest(*files(chapter, setting)),
             "reference": provenance.digest(*needed, chapter.mistakes),
             "grader": _grader()}
+
+
+def handed_in(chapter: Chapter, folder: Path) -> list[Path]:
+    """The files of a folder that make a chapter: its own, and what it imports of the rest, as far as words tell."""
+    stems = {other.stem for other in chapters.chapters()}
+    rest = {path.stem: path for path in sorted(folder.glob("*.py")) if path.stem not in stems}
+    found = [folder / f"{chapter.stem}.py"]
+    for path in found:          # it grows as helpers name others
+        text = path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
+        words = set(re.findall(r"\w+", unicodedata.normalize("NFKC", text)))       # as Python reads names
+        found += [rest.pop(stem) for stem in list(rest) if stem in words or stem.startswith("__")]
+    return found
 
 
 @cache

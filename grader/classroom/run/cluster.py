@@ -11,10 +11,12 @@ import contextlib
 import dataclasses
 import itertools
 import logging
+import re
 import shutil
 import signal
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -23,12 +25,15 @@ from distributed import Client, KilledWorker, LocalCluster, WorkerPlugin, as_com
 from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell, Plan
 from grader.classroom.run.jobs import Job
+from grader.classroom.run.scope import Scopes
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
 from grader.front.results import Asked
 from grader.sandbox.setting import Setting
 
 JOINING = 30.0      # seconds that the first worker is waited for
+GLANCE = 0.05       # seconds between looks at whether something has ended
+LOST = "the machines that asked this file were lost, one after the other"
 AHEAD = 2           # cells for each thread that are under way at once
 
 
@@ -38,6 +43,8 @@ class Cluster:
     def __init__(self, address: str, count: int, setting: Setting, scratch: Path):
         """count: how many workers to start where the address is "local"."""
         self._setting, self._end = setting, contextlib.ExitStack()
+        for name in filter(re.compile(r"distributed\b").match, list(logging.root.manager.loggerDict)):
+            logging.getLogger(name).setLevel(logging.CRITICAL)      # what goes wrong is said once, and here
         with contextlib.ExitStack() as begun, _said(f"--cluster {address}"):
             if address == "local":
                 address = begun.enter_context(_local(count, scratch))
@@ -64,15 +71,33 @@ class Cluster:
                      for number, worker in enumerate(self._client.nthreads())]
             said = self._client.gather(asked)
         layers = {layer: all(one.layers.get(layer) for one in said) for one in said for layer in one.layers}
-        return Plan(said[0].checks, layers)
+        return Plan(said[0].checks, layers, "; ".join(dict.fromkeys(one.scope for one in said)))
 
     def run(self, todo: list[Cell], folders: dict[str, Path], checks: dict[str, Sequence[Asked]]) -> Iterator[Cell]:
         """Ask these blank cells; each is yielded as it ends, with its verdicts.
 
-        A cell that is lost with its worker again and again is "crashed". A CourseError ends the run,
-        and what has been yielded stays: a worker has another course, or the scheduler is gone.
+        Dask gives up what was with a worker that is lost again and again, whoever's fault that was: such cells are
+        asked once more in the end, one after the other, and one that is lost again then is "crashed". A CourseError
+        ends the run, and what has been yielded stays: a worker has another course, or the scheduler is gone.
         """
-        waiting, under_way, of = iter(todo), as_completed(), {}
+        try:
+            suspects = []
+            for cell, done in self._ask(todo, folders, checks):
+                if isinstance(done, Cell):
+                    yield done
+                else:
+                    suspects.append(cell)
+            for suspect in suspects:
+                for cell, done in self._ask([suspect], folders, checks):
+                    yield done if isinstance(done, Cell) else dataclasses.replace(
+                        cell, verdicts=cells.crashed(checks[cell.chapter.stem], LOST), note=str(done))
+        except CourseError as error:
+            raise CourseError(f"{error}. What was asked is kept: --resume goes on with it") from error
+
+    def _ask(self, todo: list[Cell], folders: dict[str, Path], checks: dict[str, Sequence[Asked]],
+             ) -> Iterator[tuple[Cell, Cell | KilledWorker]]:
+        """Each of these cells, and it with its verdicts, or how its workers were lost."""
+        waiting, under_way, of = iter(todo), as_completed(loop=self._client.loop), {}
 
         def fill() -> None:
             room = AHEAD * max(1, sum(self._client.nthreads().values())) - under_way.count()
@@ -83,16 +108,31 @@ class Cluster:
                 under_way.add(future)
         with _said("the cluster"):
             fill()
-            for future in under_way:
-                cell = of.pop(future.key)
+            while not under_way.is_empty():
+                self._wait_for(under_way)
+                future = next(under_way)
+                if future.cancelled():
+                    raise CourseError("the scheduler is gone, or was started anew: start it once more, and the "
+                                      "machines")
                 try:
                     done = future.result()
                 except KilledWorker as error:
-                    why = "the machines that asked this file were lost, one after the other"
-                    done = dataclasses.replace(
-                        cell, verdicts=cells.crashed(checks[cell.chapter.stem], why), note=str(error))
+                    done = error
                 fill()
-                yield done
+                yield of.pop(future.key), done
+
+    def _wait_for(self, under_way: as_completed) -> None:
+        """Until one of them has ended; CourseError where nobody is there who could end it."""
+        seen = looked = time.monotonic()        # a machine at work
+        while not under_way.has_ready():
+            time.sleep(GLANCE)
+            if time.monotonic() - looked < 1:
+                continue
+            looked = time.monotonic()
+            if self._client.nthreads():
+                seen = looked
+            elif looked - seen > JOINING:
+                raise CourseError(f"no machine has been at work for {JOINING:g} seconds")
 
 
 def _local(count: int, scratch: Path) -> LocalCluster:
@@ -116,6 +156,8 @@ def _said(where: str):
         words = str(error) or "no answer"
         if "No module named" in words:
             words += " on a worker: start each one in the course's folder, with PYTHONPATH=."
+        elif not isinstance(error, (OSError, TimeoutError)):
+            words += " (does each machine have the course at the same commit?)"
         raise CourseError(f"{where}: {type(error).__name__}: {words}") from error
 
 
@@ -141,6 +183,7 @@ class Machine(WorkerPlugin):
             self._copied = {chapters.shown(copy / name): shown for name, shown in self._shown.items()}
             self.setting = dataclasses.replace(self.setting, hidden_from=str(copy))
         self._jobs, self._idle, self._stop = [], collections.deque(), threading.Event()
+        self._scopes = Scopes(worker.state.nthreads)
 
     def teardown(self, worker) -> None:
         self._stop.set()
@@ -148,6 +191,7 @@ class Machine(WorkerPlugin):
             job.hang_up()
         for job in self._jobs:
             job.close()
+        self._scopes.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextlib.contextmanager
@@ -156,7 +200,7 @@ class Machine(WorkerPlugin):
         try:
             job = self._idle.pop()
         except IndexError:
-            job = Job(self.setting, self.folder)
+            job = Job(self.setting, self.folder, self._scopes)
             self._jobs.append(job)
         try:
             yield job
@@ -188,7 +232,8 @@ def _plan(hashes: dict[Chapter, dict], stems: list[str]) -> Plan:
         machine.same(chapter, machine.folder / "nothing handed in", wanted)
     with machine.job() as job:
         plan = job.plan(stems)
-    return Plan({stem: machine.called(checks) for stem, checks in plan.checks.items()}, plan.layers)
+    return Plan({stem: machine.called(checks) for stem, checks in plan.checks.items()}, plan.layers,
+                plan.scope)
 
 
 def _answer(cell: Cell, files: dict[str, bytes], checks: Sequence[Asked]) -> Cell:

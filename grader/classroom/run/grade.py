@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import os
 import secrets
 import shutil
 import time
@@ -19,7 +18,7 @@ from grader.classroom.intake.reading import ENDINGS, shown
 from grader.classroom.intake.roster import Roster
 from grader.classroom.output import canvas, exports, grading, pages
 from grader.classroom.output.gradebook import Gradebook
-from grader.classroom.run import cells
+from grader.classroom.run import cells, folder
 from grader.classroom.run.cells import Cell
 from grader.classroom.run.jobs import Jobs
 from grader.classroom.run.options import (
@@ -31,6 +30,7 @@ from grader.classroom.run.options import (
     settle,
     template_of,
 )
+from grader.classroom.term import arrivals, semester
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
 from grader.front import provenance, report, results
@@ -46,7 +46,7 @@ def run(options) -> int:
         raise ValueError("grade takes SUBMISSIONS, a folder of folders or archives, one per student")
     if not options.out:
         raise ValueError("grade takes --out DIR, the folder for what comes out")
-    before = _before(options.out, options.resume)
+    before = folder.before(options.out, options.resume, options.term)
     settled = settle(options, before.get("options", {}))
     submissions = Path(settled["submissions"])
     out = options.out.resolve()
@@ -57,9 +57,14 @@ def run(options) -> int:
         raise ValueError(f"--seed {options.seed}: this run was begun with {seed}; --resume keeps it")
     if "ended" in before and options.seed is None:      # its pages were given out, and may tell the seed
         seed = None
-    rules = rules_of(options, settled)      # a mistake in it is said before anything is asked
+    rules = rules_of(options, settled, before)      # a mistake in it is said before anything is asked
     template = template_of(options, settled)
-    need_walls(settled, options.cluster)
+    if rules.term:
+        settled["chapters"] = semester.chapters_of(rules.term, before, options)
+    elif options.dry_run:
+        raise ValueError("--dry-run goes with --term FILE")
+    if not options.dry_run:
+        need_walls(settled, options.cluster)
     shard = (1, 1)
     if settled["shard"]:
         shard = collect.parse_shard(settled["shard"])
@@ -70,39 +75,19 @@ def run(options) -> int:
         named = collect.whose(submissions, reader, roster)[0]
     if settled["shard"]:
         settled["class"] = sorted(named)
-    with locked(out):
-        students, refused = collect.collect(submissions, out / "submissions", shard, roster)
-        this = Run(out, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules,
+    with folder.copied(out) if options.dry_run else folder.locked(out) as where:
+        if rules.term:
+            came = arrivals.take_in(submissions, where, rules, before, roster, options.chapters)
+            students, refused = came.students, came.refused
+        else:
+            students, refused = collect.collect(submissions, out / "submissions", shard, roster)
+        this = Run(where, settled, secrets.randbelow(1 << 31) if seed is None else seed, students, refused, rules,
                    template)
         this.checks = checks_of(before)
+        for line in came.said if rules.term else ():
+            this.say(line)
         this.ask(options)
-        return this.finish()
-
-
-def _before(out: Path, resume: bool) -> dict:
-    """The manifest of the run to go on with; {} for a new one."""
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is no folder")
-    if resume:
-        return manifest(out / "manifest.json")
-    if out.exists() and any(out.iterdir()):
-        raise ValueError(f"--out {out} is not empty: --resume goes on with the run that lies there")
-    return {}
-
-
-@contextlib.contextmanager
-def locked(out: Path):
-    """No other run works in this folder meanwhile; a ValueError where one does."""
-    import fcntl
-    out.mkdir(parents=True, exist_ok=True)
-    folder = os.open(out, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise ValueError(f"another run is at work in {out}") from None
-    finally:
-        os.close(folder)
+        return 0 if options.dry_run else this.finish()
 
 
 @dataclass
@@ -123,9 +108,11 @@ class Run:
         self.begun, self.console = time.time(), Console(highlight=False)
         self.checks: dict[str, tuple[Asked, ...]] = {}
         self.layers: dict[str, bool] = {}
+        self.scope = ""
 
     def say(self, words: str) -> None:
-        """A line on the screen. Names are strangers' words: no markup is read in them."""
+        """A line on the screen. Names are strangers' words: no markup is read in them, and they move no cursor."""
+        words = "".join(c if c.isprintable() or c == "\n" else "?" for c in words)
         self.console.print(words, markup=False, soft_wrap=True)
 
     def ask(self, options, again: Collection[str] = ()) -> None:
@@ -135,16 +122,24 @@ class Run:
         """
         if strange := set(options.students or ()) - {student.name for student in self.students}:
             raise ValueError(f"--students {', '.join(sorted(strange))}: nobody here is called that")
-        wanted = [chapter for chapter in self.chapters if not again or chapter.stem in again]
+        only = chapters.several(*options.chapters) if self.grading.term and options.chapters else self.chapters
+        wanted = [chapter for chapter in self.chapters if chapter in only and (not again or chapter.stem in again)]
         scratch = self.out / SCRATCH
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
-        self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
+        if not options.dry_run:
+            self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
         self._warn()
         students = [student for student in self.students if not options.students or student.name in options.students]
-        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in students]
+        blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in students
+                 if self.grading.is_due(student.name, chapter)]
         self._write_manifest()
         todo = self._todo(blank, bool(again))
+        for line in semester.lines(self.grading, self.students, todo):
+            self.say(line)
+        if options.dry_run:
+            self.say("Nothing was asked, and nothing was written.")
+            return
         folders = {student.name: student.folder for student in self.students}
         try:
             for seed in dict.fromkeys(cell.seed for cell in todo) or [self.seed]:
@@ -183,13 +178,14 @@ class Run:
     def _plan(self, pool, wanted: list[Chapter]) -> None:
         """Have the reference answer, and see that the walls hold."""
         plan = pool.plan([chapter.stem for chapter in wanted])
-        self.checks, self.layers = {**self.checks, **plan.checks}, plan.layers
+        self.checks, self.layers, self.scope = {**self.checks, **plan.checks}, plan.layers, plan.scope
         self._write_manifest()
         if holes := [layer for layer, holds in self.layers.items() if not holds]:
             raise CourseError(f"the jail does not hold: {', '.join(holes)}. --no-jail goes on all the same, "
                               "and marks every result.")
         self.say(f"Behind walls: {', '.join(self.layers)}." if self.layers else
                  "WITHOUT WALLS: what was handed in can read this disk and write to it.")
+        self.say(f"{self.scope[:1].upper()}{self.scope[1:]}.")
 
     def _pool(self, options, scratch: Path, setting: Setting):
         """What asks cells: processes here, or machines."""
@@ -229,9 +225,10 @@ class Run:
     def _write_manifest(self, **more) -> None:
         content = {
             **provenance.made_with(), "seed": self.seed, "options": self.options, "layers": self.layers,
+            "scope": self.scope,
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.begun)), **more,
             "rules": results.to_json(self.grading), "checks": results.to_json(self.checks),
-            "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
+            "students": {s.name: {"source": s.source, "refused": s.refused, "names": s.names} for s in self.students},
             "refused": {shown(name): why for name, why in self.refused.items()},
             "gone": self.gone(), "not_asked": cells.not_asked(self.setting)}
         results.write_whole(self.out / "manifest.json", json.dumps(content, indent=1) + "\n")
@@ -245,7 +242,8 @@ class Run:
     def cells(self) -> list[Cell]:
         """All cells of the run, by chapter and student."""
         return [cell for chapter in self.chapters for student in self.students
-                if (cell := cells.read(self.out, student.name, chapter))]
+                if (cell := cells.read(self.out, student.name, chapter))
+                and (not cell.missing or self.grading.is_due(student.name, chapter))]
 
     def book(self) -> Gradebook:
         return Gradebook(self.cells(), self.checks, self.grading)
@@ -277,8 +275,8 @@ class Run:
                      f"{': ' if instead else ''}{'; '.join(instead)}")
         if gone := self.gone():
             self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
-        for what, named in (("late.days", self.grading.days), ("overrides", self.grading.overrides)):
-            if nobody := named.keys() - {student.name for student in self.students}:
+        for what, named in self.grading.named().items():
+            if nobody := named - {student.name for student in self.students}:
                 self.say(f"{what} names nobody here: {', '.join(sorted(nobody))}")
         self.say(f"Written to {chapters.shown(self.out)}: grades.csv, class.html, feedback/, results/, junit.xml, "
                  f"manifest.json{', canvas.csv' if self.template else ''}.")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell, Plan
+from grader.classroom.run.scope import Scopes
 from grader.course.chapters import ROOT, Chapter, CourseError
 from grader.front.results import Asked, Result, from_json, to_json
 from grader.judge.engine import Grader
@@ -35,10 +36,10 @@ class Died(Exception):
 
 
 class Job:
-    """One process with one grader."""
+    """One process with one grader, in a cgroup of its own where there is somebody to make it."""
 
-    def __init__(self, setting: Setting, scratch: Path):
-        self._setting, self._scratch = setting, scratch
+    def __init__(self, setting: Setting, scratch: Path, scopes: Scopes):
+        self._setting, self._scratch, self._scopes = setting, scratch, scopes
         self._child: Child | None = None
 
     def ask(self, do: str, limit: float, **arguments):
@@ -46,7 +47,7 @@ class Job:
         if self._child is None:
             self._child = fresh("grader.classroom.run.jobs", json.dumps(dataclasses.asdict(self._setting)),
                                 environment={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(self._scratch)},
-                                patience=FAREWELL)
+                                patience=FAREWELL, around=self._scopes.around)
         self._child.output()        # what it said before is of no matter
         try:
             reply, body = self._child.ask(do, limit, **arguments)
@@ -60,7 +61,8 @@ class Job:
 
     def plan(self, stems: list[str]) -> Plan:
         """See cells.plan."""
-        return from_json(Plan, self.ask("plan", PATIENCE, stems=stems))
+        plan = from_json(Plan, self.ask("plan", PATIENCE, stems=stems))
+        return dataclasses.replace(plan, scope=self._scopes.said(self._child and self._child.pid))
 
     def cell(self, cell: Cell, folder: Path, checks: Sequence[Asked], stop: threading.Event) -> Cell:
         """The blank cell with its verdicts. Where the process dies it is asked once more, by a new one; then
@@ -99,7 +101,8 @@ class Jobs:
     """Several of them, which take cells from one queue."""
 
     def __init__(self, count: int, setting: Setting, scratch: Path):
-        self._jobs = [Job(setting, scratch) for _ in range(count)]
+        self._scopes = Scopes(count)
+        self._jobs = [Job(setting, scratch, self._scopes) for _ in range(count)]
         self._stop = threading.Event()
 
     def __enter__(self):
@@ -111,6 +114,7 @@ class Jobs:
             job.hang_up()
         for job in self._jobs:
             job.close()
+        self._scopes.close()
 
     def plan(self, stems: list[str]) -> Plan:
         """See cells.plan."""

@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+from grader.classroom.intake.roster import Roster
 from grader.classroom.output import canvas, grading
+from grader.classroom.term import terms
 from grader.course import chapters
 from grader.course.chapters import CourseError
 from grader.front import results
@@ -13,7 +15,7 @@ from grader.sandbox.setting import TIMEOUT, Setting
 
 # The options that a run keeps, as they are where nothing is said.
 WITHOUT = {"submissions": None, "chapters": [], "hidden_from": "", "timeout": TIMEOUT, "device": "cpu", "walls": True,
-           "shard": "", "grading": "", "canvas": "", "roster": ""}
+           "shard": "", "grading": "", "canvas": "", "roster": "", "term": ""}
 
 
 def manifest(path: Path) -> dict:
@@ -30,6 +32,7 @@ def settle(options, before: dict) -> dict:
              "hidden_from": options.hidden_from and str(options.hidden_from.resolve()),
              "timeout": options.timeout, "device": options.device, "shard": options.shard,
              "roster": options.roster and str(options.roster.resolve()),
+             "term": options.term and str(options.term.resolve()),
              "walls": False if options.no_jail else None}
     if options.chapters:        # a run that goes on keeps those that it has
         stems = {chapter.stem for chapter in chapters.several(*options.chapters)}
@@ -53,15 +56,25 @@ def checks_of(before: dict) -> dict[str, tuple[Asked, ...]]:
     return results.from_json(dict[str, tuple[Asked, ...]], before.get("checks", {}))
 
 
-def rules_of(options, settled: dict) -> grading.Grading:
-    """The rules of a run: those that --grading names now, else those it was begun with. `settled` keeps the path."""
+def rules_of(options, settled: dict, before: dict) -> grading.Grading:
+    """The rules of a run: those that --grading names now, else those it was begun with. `settled` keeps the path.
+
+    before: the manifest of the run to go on with, which says what came when.
+    """
     if options.grading:
         settled["grading"] = str(options.grading.resolve())
     path = Path(settled["grading"]) if settled.get("grading") else None
     if path and not path.is_file():
         raise ValueError(f"--grading {options.grading}: there is no such file" if options.grading else
                          f"{path}, by which this run was graded, is gone: name its rules with --grading FILE")
-    return grading.read(path)
+    term = terms.read(Path(settled["term"])) if settled.get("term") else None
+    if term and settled["shard"]:
+        raise ValueError("--shard and --term do not go together: a term has one folder")
+    rules = grading.read(path, term)
+    if term:
+        rules.arrived = results.from_json(dict[str, dict[str, terms.Arrival]],
+                                          before.get("rules", {}).get("arrived", {}))
+    return rules
 
 
 def template_of(options, settled: dict) -> canvas.Template | None:
@@ -69,7 +82,9 @@ def template_of(options, settled: dict) -> canvas.Template | None:
     if options.canvas:
         settled["canvas"] = str(options.canvas.resolve())
     path = Path(settled["canvas"]) if settled.get("canvas") else None
-    return canvas.Template.read(path) if path and (options.canvas or path.is_file()) else None
+    roster = Path(settled["roster"]) if settled.get("roster") else None
+    return canvas.Template.read(path, Roster.read(roster) if roster and roster.is_file() else None) \
+        if path and (options.canvas or path.is_file()) else None
 
 
 def need_walls(settled: dict, cluster: str | None) -> None:

@@ -9,10 +9,11 @@ from grader.classroom.intake.collect import Handed, shown
 from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells
-from grader.classroom.run.grade import Run, locked
+from grader.classroom.run.folder import locked
+from grader.classroom.run.grade import Run
 from grader.classroom.run.options import checks_of, manifest, need_walls, rules_of, template_of
 from grader.course.chapters import several
-from grader.front.results import from_json
+from grader.front.results import from_json, to_json
 
 
 def run(options) -> int:
@@ -23,18 +24,24 @@ def run(options) -> int:
         raise ValueError(f"--seed {options.seed}: the run's own seed is {before['seed']}, and a regrade keeps it")
     if options.submissions or options.out:
         raise ValueError("--regrade takes what was handed in, and where results go, from its manifest")
+    if options.dry_run:
+        raise ValueError("--dry-run does not go with --regrade")
     begun = before["options"]["chapters"]
     again = [chapter.stem for chapter in several(*options.chapters or begun)]
     if other := [stem for stem in again if stem not in begun]:
         raise ValueError(f"{other[0]} is not in this run; its chapters are {', '.join(begun)}")
-    students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
+    students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"],
+                       names=said.get("names", []))
                 for name, said in before["students"].items()]
     settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
-    rules, template = rules_of(options, settled), template_of(options, settled)
+    if options.term:
+        settled["term"] = str(options.term.resolve())
+    rules, template = rules_of(options, settled, before), template_of(options, settled)
     need_walls(settled, options.cluster)
     this = Run(out, settled, before["seed"], students, before["refused"], rules, template)
     this.checks = checks_of(before)
-    was = Gradebook(this.cells(), this.checks, from_json(Grading, before["rules"]) if "rules" in before else rules)
+    said = {**to_json(Grading()), **before.get("rules", {})}       # an earlier version knew fewer rules
+    was = Gradebook(this.cells(), this.checks, from_json(Grading, said) if "rules" in before else rules)
     for student in students:
         for cell in was.students.get(student.name, ()):
             now = cells.hashes(cell.chapter, student.folder, this.setting)["submission"]

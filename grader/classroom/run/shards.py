@@ -28,16 +28,18 @@ def run(options) -> int:
     first, *others = shards.items()
     for other in others:
         _agree(first, other)
-    students = {name: collect.Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
+    students = {name: collect.Handed(name, said["source"], out / "submissions" / name, refused=said["refused"],
+                                     names=said.get("names", []))
                 for shard in shards.values() for name, said in shard["students"].items()}
     settled = {name: value for name, value in {**first[1]["options"], "shard": ""}.items() if name != "class"}
-    rules, template = rules_of(options, settled), template_of(options, settled)
+    rules, template = rules_of(options, settled, {}), template_of(options, settled)
     this = Run(out, settled, first[1]["seed"],
                [students[name] for name in sorted(students, key=str.casefold)],
                {name: why for shard in shards.values() for name, why in shard["refused"].items()}, rules, template)
     this.checks = checks_of(first[1])
     this.layers = {layer: all(shard["layers"].get(layer) for shard in shards.values())
                    for shard in shards.values() for layer in shard["layers"]}
+    this.scope = "; ".join(dict.fromkeys(shard.get("scope", "") for shard in shards.values()))
     for folder, shard in shards.items():
         for name in shard["students"]:
             shutil.copytree(folder / "submissions" / name, out / "submissions" / name)

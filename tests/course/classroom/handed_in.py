@@ -8,11 +8,17 @@ Each is appended to a chapter's solution. Its first lines say what is expected:
     # chapter: 05                   03 where nothing is said
     # wall: reads the solutions     what only a jail stops; such a file is never run without one
 
+What lies in hostile/entries/ puts a whole entry into a class's folder, a folder or an archive, by
+`build(top, name, right)`: right is chapter 03's solution, and what it returns is what the student is called if not
+`name`. There "verdict" is that of a check at least, "missing", or "refused", and "words" stand in it, or are said on
+the screen of what was left out.
+
 What a hostile file leaves behind bears the name MARK, wherever it is left.
 """
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import shutil
 import signal
@@ -23,6 +29,7 @@ from pathlib import Path
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.front import report
+from grader.front.results import Result
 
 FOLDERS = {"broken": ROOT / "tests/course/grader/broken", "hostile": ROOT / "tests/course/classroom/hostile"}
 MARK = "hostile-was-here"
@@ -71,9 +78,40 @@ class HandedIn:
         assert hit, f"no check is named {self.checks}"
 
 
+class Entry:
+    """One file of hostile/entries/."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        lines = [line for line in file.read_text("utf-8").splitlines()[:2] if line.startswith("# ")]
+        head = dict(map(str.strip, line[2:].split(":", 1)) for line in lines)
+        self.verdict, self.words = head["verdict"], head["words"]
+
+    def __str__(self):
+        return self.file.stem
+
+    def build(self, top: Path, name: str) -> str:
+        """Put it into the folder of a class; returns what the student is called."""
+        spec = importlib.util.spec_from_file_location(f"hostile_{self.file.stem}", self.file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.build(top, name, chapters.find("03").solution) or name
+
+
+def entries() -> list[Entry]:
+    """All of hostile/entries/."""
+    return [Entry(file) for file in sorted((FOLDERS["hostile"] / "entries").glob("*.py"))]
+
+
 def part(check: str) -> str:
     """Which of a chapter's parts a check asks about."""
     return check if check == "none" else next((part for part in PARTS if part in check), "the rest")
+
+
+def text_of(result: Result) -> str:
+    """What a student reads of a verdict."""
+    return " ".join([result.verdict, "rule", result.rule, *result.facts, result.mistake,
+                     *(line.text for line in result.lines), result.output])
 
 
 def every(folder: str) -> list[HandedIn]:

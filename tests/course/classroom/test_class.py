@@ -19,10 +19,9 @@ from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell
 from grader.course import chapters
 from grader.course.chapters import ROOT
-from grader.front.results import Result
 from grader.judge import mistakes
 from grader.sandbox import jail
-from tests.course.classroom.handed_in import clean, every, left_behind
+from tests.course.classroom.handed_in import clean, every, left_behind, text_of
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing() or "the jail is here")
 CHAPTERS = [chapters.find(number) for number in ("00", "03", "04", "05")]
@@ -133,14 +132,8 @@ def test_strangers_get_the_verdicts_that_their_heads_say(run):
             if "timeout" not in file.expected and any(result.verdict == "timeout" for result in visible):
                 late.append(str(file))
                 continue
-            file.expects([(result.function, result.verdict, _text(result)) for result in visible])
+            file.expects([(result.function, result.verdict, text_of(result)) for result in visible])
     assert len(late) <= MAX_LATE, late
-
-
-def _text(result: Result) -> str:
-    """What a student reads of it."""
-    return " ".join([result.verdict, "rule", result.rule, *result.facts, result.mistake,
-                     *(line.text for line in result.lines), result.output])
 
 
 def test_nothing_is_left_behind(run):

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +18,7 @@ from grader.__main__ import main
 from grader.classroom.run import cells
 from grader.classroom.run.cells import Cell
 from grader.course import chapters
-from grader.course.chapters import ROOT
+from grader.course.chapters import ROOT, CourseError
 from grader.front.results import Asked
 from grader.sandbox import jail
 
@@ -125,6 +127,152 @@ def test_a_cell_that_is_lost_again_and_again_is_crashed_and_the_others_are_not(m
     lost = done.pop("s3")
     assert lost.note and [result.verdict for result in lost.verdicts] == ["crashed"]
     assert len(done) == 8 and all(cell.hashes == {"helper.py": b"x"} and not cell.note for cell in done.values())
+
+
+# Climbs from the submission to the process that asked it, and ends whoever keeps that one: without walls, what a
+# poisoned file can do to a machine.
+POISON = RIGHT + '''
+
+def _kill():
+    import os
+    import signal
+    from pathlib import Path
+    pid = os.getpid()
+    while pid > 1:
+        above = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        if b"grader.classroom.run.jobs" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(above, signal.SIGKILL)
+        pid = above
+
+
+_kill()
+'''
+
+
+def test_a_poisoned_file_costs_nobody_else_a_point(handed_in, plain, tmp_path, monkeypatch):
+    """It ends each worker that asks it, and with it what others have there: Dask gives all of those up."""
+    distributed = pytest.importorskip("distributed", reason=NEEDED)
+    import dask
+    shutil.copytree(handed_in, tmp_path / "in")
+    shutil.copytree(handed_in.parent / "mine", tmp_path / "mine")
+    (tmp_path / "in" / "ada" / f"{SHAPES.stem}.py").write_text(RIGHT + "\nimport time\ntime.sleep(4)\n", "utf-8")
+    (tmp_path / "in" / "bane").mkdir()
+    (tmp_path / "in" / "bane" / f"{SHAPES.stem}.py").write_text(POISON, "utf-8")
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), distributed.LocalCluster(
+            n_workers=1, threads_per_worker=4, dashboard_address=None, memory_limit=None, silence_logs=50,
+            local_directory=str(tmp_path / "scratch")) as cluster:
+        done = subprocess.run([sys.executable, "-m", "grader", *_grade(
+            tmp_path / "in", tmp_path / "out", "--cluster", cluster.scheduler_address, "--no-jail")], cwd=ROOT,
+            capture_output=True, text=True, timeout=400)
+    assert done.returncode == 1, done.stdout + done.stderr
+    poison = cells.read(tmp_path / "out", "bane", SHAPES)
+    assert {result.verdict for result in poison.verdicts} == {"crashed"} and "KilledWorker" not in done.stderr
+    assert "could not be graded: bane" in done.stdout and done.stdout.count("could not be graded") == 1
+    words = [{name: {result.check: result.verdict for result in cell.verdicts}
+              for name, cell in _verdicts(out).items()} for out in (plain, tmp_path / "out")]
+    assert words[0] == words[1]
+
+
+class Machines:
+    """A scheduler and machines, each a process of its own, as they are started by hand."""
+
+    def __init__(self, folder):
+        self._folder, self._processes = folder, []
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self._processes:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def scheduler(self) -> subprocess.Popen:
+        return self._start(ROOT, "scheduler", "--host", "127.0.0.1", "--port", self.address.rpartition(":")[2],
+                           "--no-dashboard")
+
+    def worker(self, course=ROOT) -> subprocess.Popen:
+        return self._start(course, "worker", self.address, "--nthreads", "1", "--no-dashboard", "--local-directory",
+                           str(self._folder))
+
+    def _start(self, course, what: str, *arguments: str) -> subprocess.Popen:
+        process = subprocess.Popen([sys.executable, "-m", f"distributed.cli.dask_{what}", *arguments], cwd=course,
+                                   env={**os.environ, "PYTHONPATH": str(course)}, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, start_new_session=True)
+        self._processes.append(process)
+        return process
+
+    def end(self, process: subprocess.Popen) -> None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        self._processes.remove(process)
+
+
+def test_a_scheduler_that_is_started_anew_ends_the_run_and_resume_goes_on(handed_in, plain, tmp_path):
+    pytest.importorskip("distributed", reason=NEEDED)
+    out = tmp_path / "out"
+    with Machines(tmp_path) as machines:
+        scheduler = machines.scheduler()
+        machines.worker()
+        command = [sys.executable, "-m", "grader", *_grade(handed_in, out, "--cluster", machines.address)]
+        run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 200
+        while not list(out.glob("cells/*/*.json")) or not any(
+                not cell.missing for cell in map(lambda name: cells.read(out, name, SHAPES), STUDENTS) if cell):
+            assert run.poll() is None and time.monotonic() < end, run.communicate()
+            time.sleep(0.02)
+        machines.end(scheduler)
+        machines.scheduler()
+        said = run.communicate(timeout=200)
+        assert run.returncode == 2, said
+        assert "the scheduler is gone, or was started anew" in said[1] and "--resume goes on with it" in said[1]
+        assert "Traceback" not in said[1]
+        assert 0 < len([name for name in STUDENTS if cells.read(out, name, SHAPES)]) < len(STUDENTS)
+        machines.worker()
+        again = subprocess.run([*command, "--resume"], cwd=ROOT, capture_output=True, text=True)
+        assert again.returncode == 0, again.stdout + again.stderr
+        assert "are as they were graded" in again.stdout
+    assert _verdicts(out) == _verdicts(plain)
+
+
+def test_a_machine_with_another_commit_is_named_and_resume_goes_on_without_it(handed_in, plain, tmp_path):
+    pytest.importorskip("distributed", reason=NEEDED)
+    out, other = tmp_path / "out", tmp_path / "course"
+    for name in ("grader", "given", "solutions", "exercises", "tests/hidden", "tests/mistakes", "pyproject.toml"):
+        copy = shutil.copy2 if (ROOT / name).is_file() else shutil.copytree
+        (other / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(ROOT / name, other / name)
+    for test in ROOT.glob("tests/*.py"):
+        shutil.copy2(test, other / "tests")
+    with (other / "solutions" / SHAPES.solution.name).open("a") as file:
+        file.write("# as it was last week\n")
+    with Machines(tmp_path) as machines:
+        machines.scheduler()
+        old = machines.worker(other)
+        command = [sys.executable, "-m", "grader", *_grade(handed_in, out, "--cluster", machines.address)]
+        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert run.returncode == 2 and "Traceback" not in run.stderr
+        assert re.search(r"the worker tcp://\S+ does not have this course's reference of ex00_shapes: each machine "
+                         "needs the course at the same commit", run.stderr), run.stderr
+        machines.end(old)
+        machines.worker()
+        again = subprocess.run([*command, "--resume"], cwd=ROOT, capture_output=True, text=True)
+        assert again.returncode == 0, again.stdout + again.stderr
+    assert _verdicts(out) == _verdicts(plain)
+
+
+def test_a_run_that_no_machine_is_left_for_ends_with_a_sentence(monkeypatch, tmp_path):
+    distributed = pytest.importorskip("distributed", reason=NEEDED)
+    from grader.classroom.run import cluster
+    monkeypatch.setattr(cluster, "JOINING", 1.0)
+    todo = [Cell("ada", SHAPES, "graded", "", {}, 0, "cpu", 1.0, False)]
+    this = cluster.Cluster.__new__(cluster.Cluster)
+    with distributed.Client(processes=False, n_workers=0, dashboard_address=None) as this._client:
+        with pytest.raises(CourseError, match="no machine has been at work for 1 seconds.*--resume goes on"):
+            list(this.run(todo, {"ada": tmp_path}, {SHAPES.stem: []}))
 
 
 # -- shards ----------------------------------------------------------------------------------------

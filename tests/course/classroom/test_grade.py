@@ -278,8 +278,8 @@ def test_the_manifest_says_what_a_regrade_needs(graded):
     mine = [result for result in _cell(out, "ada", LINEAR).verdicts if result.check == "test_mine"]
     assert len(mine) == 1 and mine[0].hidden and mine[0].verdict == "passed"
     assert said["not_asked"] == ["test_linear.py"] and "not asked: test_linear.py" in screen
-    assert said["refused"] == {
-        "notes.txt": "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz), nor a file as Canvas names it"}
+    assert said["refused"] == {"notes.txt": "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz), "
+                                            "nor a file as Canvas or Moodle names it"}
 
 
 def test_grades(graded):
@@ -438,6 +438,8 @@ def test_ctrl_c_leaves_what_is_done_and_nothing_else(tmp_path):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130, process.stdout.read()
+    said = process.stdout.read()
+    assert f"interrupted. What was asked is kept; grade --resume --out {tmp_path / 'out'} goes on." in said
     assert not (tmp_path / "out" / "scratch").exists()
     assert sorted(path.parent.name for path in (tmp_path / "out" / "cells").rglob("*")
                   if path.is_file()) == ["ada", "grace"]

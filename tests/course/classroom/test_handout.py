@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from grader.classroom.edition import handout, leaks
-from grader.course import chapters
+from grader.course import chapters, checks
 from grader.course.chapters import ROOT, CourseError
 from grader.judge import mistakes, record
 from grader.judge.edits import Edit, edits
@@ -217,6 +217,17 @@ def edition(built, tmp_path):
 
 
 # -- what it holds ---------------------------------------------------------------------------------
+
+def test_what_is_not_installed_is_said_before_anything_is_asked(tmp_path, monkeypatch):
+    """Asking the other chapters takes minutes."""
+    monkeypatch.setattr(checks.packages, "lacking", lambda package: f"this needs {package}" if package else "")
+    monkeypatch.setattr(handout, "Grader", None)        # nobody starts one
+    needing = next(chapter for chapter in chapters.chapters()
+                   if any(check.needs for check in checks.collect(chapter.tests(), chapter.stem, False)))
+    with pytest.raises(CourseError, match=f"{needing.stem}: this needs \\w+ "):
+        handout.run(tmp_path / "edition", chapters.chapters(), [], tell=lambda words: pytest.fail(words))
+    assert not (tmp_path / "edition").exists()
+
 
 def test_it_holds_what_a_student_needs_and_no_answers(built):
     files = set(_contents(built))

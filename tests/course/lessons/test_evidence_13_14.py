@@ -26,4 +26,11 @@ def test_a_step_of_the_walk(evidence, recorded):
 @OTHER_TEXT
 def test_a_run_of_the_small_model(evidence, recorded):
     script = evidence("14_training")
-    compare(recorded("14_training"), "setting", script.measure("AdamW 0.002", 0, *script.split()))
+    again = script.measure("AdamW", 0.002, 200, 0, *script.split())
+    compare([row for row in recorded("14_training") if row["rate"] == again["rate"]], "setting", again)
+
+
+def test_what_was_tuned_is_in_the_table(evidence, recorded):
+    """Seed 0 at every rate of every grid, five seeds at those that the lesson shows, and no other row."""
+    assert [(row["setting"], row["rate"], row["steps"], row["seed"]) for row in recorded("14_training")] == [
+        tuple(map(str, run)) for run in evidence("14_training").runs()]

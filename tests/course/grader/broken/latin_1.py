@@ -1,4 +1,4 @@
 # verdict: error
 # checks: all
-# words: utf-8
+# words: UTF-8
 name = 'é'
