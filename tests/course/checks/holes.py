@@ -86,7 +86,7 @@ def scenarios(chapter: Chapter, impl: types.ModuleType) -> dict[str, tuple[Calla
         spec.loader.exec_module(written)
         for name, thing in vars(written).items():
             if inspect.isfunction(thing) and list(inspect.signature(thing).parameters) == ["impl", "draw"]:
-                found[name] = thing, _names(thing.__code__, vars(written)) & parts
+                found[name] = thing, names_used(thing.__code__, vars(written)) & parts
     for name in sorted(parts.difference(*(used for _, used in found.values()))):
         if name[0] != "_":
             found[name] = by_signature(name), {name}
@@ -99,7 +99,7 @@ def _parts(impl: types.ModuleType) -> set[str]:
             if getattr(part, "__module__", "") == impl.__name__ and callable(part)}
 
 
-def _names(code, around: dict) -> set[str]:
+def names_used(code, around: dict) -> set[str]:
     """The names that a function uses, itself or through functions of its own file; these may be called as parts are."""
     known, left = [], [code]
     while left:

@@ -3,6 +3,7 @@ that differs from one that means the same.
 """
 
 from grader.course import chapters
+from tests.course.checks.holes import names_used
 from tests.course.checks.mutants import Mutant, compared, fates, mutants
 
 SOLUTION = '''\
@@ -59,3 +60,17 @@ def test_a_planted_hole_is_found_with_the_smallest_input_and_an_equal_edit_is_no
     assert found[detached].differs.startswith("the gradients of Linear")
     assert "numbers differ" in found[rare].differs and any("float32 (3, 1)" in line for line in found[rare].told)
     assert found[endless].differs == "does not end" and "batch = 4" in found[endless].told
+
+
+SCENARIOS = """\
+def block(impl, draw):
+    draw.asked(impl.block, config(impl))
+
+def config(impl):
+    return impl.Config(block)
+"""
+
+
+def test_a_scenario_may_have_the_name_of_the_part_that_it_asks():
+    exec(SCENARIOS, written := {})
+    assert names_used(written["block"].__code__, written) == {"asked", "block", "config", "Config"}
