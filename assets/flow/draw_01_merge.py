@@ -74,5 +74,5 @@ for pair in changed:
     top += 26
 same = len([pair for pair in old if old[pair] == new[pair]])
 text(20, top + 16, f"{same} other pairs stay as they are")
-save("01_merge", top + 30, f"One merge: {len(there)} of {len(often)} words are visited, and {len(changed)} counts change")
-print(len(there), len(often), len(changed), same, old.most_common(), new.most_common())
+save("01_merge", top + 30,
+     f"One merge: {len(there)} of {len(often)} words are visited, and {len(changed)} counts change")
