@@ -5,7 +5,7 @@ The rooms, each on top of those before it:
 course/      what the course's files say: chapters, stubs, checks, hints, the inputs that a check draws
 sandbox/     processes that run what is not trusted, and what passes between them
 judge/       is this answer right; if not, what is it
-front/       how one asks, and what one sees: the command line's texts, watch, notebooks, pytest
+front/       how one asks, and what one sees: the command line's texts, watch, notebooks, pytest, a newer edition
 author/      adding a chapter, leaving one out
 classroom/   what only an instructor uses: intake, run, output, edition, platforms
 

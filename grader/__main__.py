@@ -1,4 +1,4 @@
-"""The command line: check, watch, hint, reset, stubs; an instructor's and an author's are in their rooms."""
+"""The command line: check, watch, hint, reset, update, assemble, stubs; instructors and authors have their rooms."""
 
 import argparse
 import secrets
@@ -56,6 +56,14 @@ def _parser() -> argparse.ArgumentParser:
     reset = commands.add_parser("reset", help="put a fresh stub in place; the old file is kept")
     reset.add_argument("chapter", metavar="CHAPTER")
     reset.set_defaults(run=_reset)
+
+    one = commands.add_parser("assemble", help="put the model that you built into one file that needs torch alone")
+    one.add_argument("out", type=Path, metavar="OUT.py")
+    one.set_defaults(run=_assemble)
+
+    update = commands.add_parser("update", help="bring what is new in an edition; what you began stays")
+    update.add_argument("edition", type=Path, metavar="EDITION", help="the folder or the zip of the new edition")
+    update.set_defaults(run=_update)
 
     anew = commands.add_parser("stubs", help="write the stubs anew from the solutions")
     anew.set_defaults(run=_stubs)
@@ -134,6 +142,22 @@ def _reset(options) -> int:
     print(f"{chapters.shown(chapter.exercise)} is a fresh stub.")
     if kept:
         print(f"Your file is kept as {chapters.shown(kept)}.")
+    return 0
+
+
+def _assemble(options) -> int:
+    from grader.front.assembly.assemble import assemble
+    print(assemble(options.out))
+    return 0
+
+
+def _update(options) -> int:
+    from grader.front import update
+    try:
+        update.run(options.edition)
+    except KeyboardInterrupt:
+        print("\ngrader: interrupted. Nothing is lost; the same command goes on.", file=sys.stderr)
+        raise
     return 0
 
 

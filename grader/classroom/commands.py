@@ -1,4 +1,4 @@
-"""An instructor's commands: handout, grade, merge, platform."""
+"""An instructor's commands: handout, grade, merge, giveback, platform."""
 
 import argparse
 import sys
@@ -38,6 +38,11 @@ def add(commands, how: argparse.ArgumentParser) -> None:
     merge.add_argument("out", type=Path, metavar="OUT", help="a new folder for all that comes out")
     merge.add_argument("shards", type=Path, nargs="+", metavar="SHARD", help="the folders of all shards")
     merge.set_defaults(run=_merge)
+
+    giveback = commands.add_parser("giveback", help="pages as Canvas and Moodle take them back, and as letters, unsent")
+    giveback.add_argument("out", type=Path, metavar="OUT", help="the folder of a run that has ended")
+    giveback.add_argument("--roster", type=Path, metavar="FILE", help="with addresses (default: that of the run)")
+    giveback.set_defaults(run=_giveback)
 
     platform = commands.add_parser("platform", help="write what a place where students hand in needs")
     platform.add_argument("name", metavar="NAME", help="folder, github or gradescope")
@@ -84,6 +89,11 @@ def _grade(options) -> int:
 def _merge(options) -> int:
     from grader.classroom.run import shards
     return shards.run(options)
+
+
+def _giveback(options) -> int:
+    from grader.classroom.output import giveback
+    return giveback.run(options)
 
 
 def _platform(options) -> int:

@@ -31,13 +31,13 @@ class Lent:
         """
         source = self.solution.read_text("utf-8")
         theirs = ast.increment_lineno(ast.parse(source), FAR)
-        mine, handed_out = _bindings(tree.body), _bindings(ast.parse(chapters.make_stub(source)).body)
-        private = {name for name in _bindings(theirs.body) if (name in mine) != (name in handed_out)}
+        mine, handed_out = bindings(tree.body), bindings(ast.parse(chapters.make_stub(source)).body)
+        private = {name for name in bindings(theirs.body) if (name in mine) != (name in handed_out)}
         for node in ast.walk(theirs):
             for field in ("id", "name"):
                 if getattr(node, field, None) in private:
                     setattr(node, field, getattr(node, field) + OWN)
-        given, body, placed = _bindings(theirs.body), [], set(mine)
+        given, body, placed = bindings(theirs.body), [], set(mine)
 
         def place(node: ast.stmt) -> None:
             for name in sorted({name.id for name in ast.walk(node) if isinstance(name, ast.Name)}):
@@ -68,7 +68,7 @@ class Lent:
         return code.replace(co_filename=str(self.solution), co_firstlineno=code.co_firstlineno - FAR)
 
 
-def _bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
+def bindings(body: Iterable[ast.stmt]) -> dict[str, ast.stmt]:
     """The statements of a module by the names that they bind; an import of many names is many."""
     found = {}
     for node in body:

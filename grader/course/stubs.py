@@ -164,12 +164,17 @@ def reset(chapter: Chapter) -> Path | None:
     """Put a fresh stub in place; the old file is kept beside it, and its new path returned."""
     fresh, path, kept = stub(chapter), chapter.exercise, None
     if path.exists() and path.read_text("utf-8", "replace") != fresh:     # git may write \r\n on Windows
-        stamp, count = time.strftime("%Y%m%d-%H%M%S"), 1
-        kept = path.with_name(f"{path.stem}.{stamp}.py.bak")
-        while kept.exists():
-            count += 1
-            kept = path.with_name(f"{path.stem}.{stamp}-{count}.py.bak")
-        path.rename(kept)
+        kept = set_aside(path)
     path.parent.mkdir(exist_ok=True)
     path.write_text(fresh, "utf-8", newline="\n")
     return kept
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file so that another may take its place; its new path."""
+    stamp, count = time.strftime("%Y%m%d-%H%M%S"), 1
+    kept = path.with_name(f"{path.stem}.{stamp}{path.suffix}.bak")
+    while kept.exists():
+        count += 1
+        kept = path.with_name(f"{path.stem}.{stamp}-{count}{path.suffix}.bak")
+    return path.rename(kept)

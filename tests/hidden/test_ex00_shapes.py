@@ -17,6 +17,12 @@ def test_strides_of_ones(impl, draw):
     return [impl.row_major_strides(shape) for shape in [(1,), (1, n, 1), (4, 1, n, 1, m), (1, 1, 1)]]
 
 
+def test_strides_of_a_list(impl, draw):
+    """A shape may be a list, and is left as it was."""
+    shape = (1 + draw.ints(6, 4)).tolist()
+    return {"strides": impl.row_major_strides(shape), "the list": shape}
+
+
 def test_strides_of_large_sizes(impl, draw):
     """Strides are whole numbers, exact past 2⁵³ too, where a float64 no longer holds every one."""
     sizes = [2**27 + 1 + 2 * int(size) for size in draw.ints(2**20, 2)]
@@ -104,4 +110,4 @@ def test_strides_bad_size_alone(impl, draw):
     """A size below 1 is refused wherever it stands, first and alone too."""
     bad = -int(draw.ints(9, 1))
     return {str(shape): raises(ValueError, lambda: impl.row_major_strides(shape), names="shape")
-            for shape in [(0,), (bad - 1, 3), (4, 3, bad)]}
+            for shape in [(0,), (bad - 1, 3), (4, 3, bad), (bad - 1, bad - 2)]}

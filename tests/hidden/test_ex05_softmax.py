@@ -121,7 +121,8 @@ def test_one_class(impl, draw):
 def test_tiny_temperatures(impl, draw):
     """However small the temperature is, it is what the scores are divided by."""
     return {"scores of its size": impl.softmax(draw(3, 5, scale=1e-30), temperature=1e-30),
-            "scores far above it": impl.softmax(draw(3, 5), temperature=1e-37)}
+            "scores far above it": impl.softmax(draw(3, 5), temperature=1e-37),
+            "smaller than any number in float32": impl.softmax(draw(3, 5), temperature=1e-50)}
 
 
 @dtypes("float32", "float16")

@@ -79,7 +79,7 @@ def test_mask_that_does_not_fit(impl, draw):
     """A mask with too few columns, with too many rows or few, or for other heads, is a ValueError naming mask."""
     x, q, k = draw(2, 5, 8), draw(2, 4, 5, 2), draw(2, 2, 5, 2)
     said = {}
-    for shape in ((5, 3), (2, 2, 5, 5)):
+    for shape in ((5, 3), (5, 4), (2, 2, 5, 5)):
         mask = torch.ones(*shape, dtype=torch.bool, device=draw.device)
         said[f"function, {shape}"] = raises(
             ValueError, lambda: impl.grouped_attention(q, k, k, mask), names="mask")

@@ -148,11 +148,20 @@ def test_encoder_decoder_gradients(impl, draw):
             if not name.endswith("k_proj.bias")}     # softmax cancels it: 0, but for rounding
 
 
+def test_a_decoder_looks_back_whatever_the_config_says(impl, draw):
+    """An EncoderDecoder's decoder is causal with causal=False too, with and without a target_mask."""
+    config = _config(impl, **POST, positions="sinusoidal", layers=1, causal=False)
+    model = draw.fill(impl.EncoderDecoder(config)).eval()
+    source, target = draw.ints(13, 2, 5), draw.ints(13, 2, 4)
+    mask = torch.ones(1, 1, 1, 4, dtype=torch.bool, device=draw.device)
+    return {"without": model(source, target), "with": model(source, target, target_mask=mask)}
+
+
 def test_counts_of_odd_shapes(impl, draw):
     """Counts hold for any mixture, and are whole numbers."""
     said = {}
     for n, changes in enumerate((
-            {"kv_heads": 1, "head_dim": 10, "qkv_bias": True}, {"norm": "layer", "o_bias": True},
+            {"kv_heads": 1, "head_dim": 10, "qkv_bias": True, "o_bias": True}, {"norm": "layer", "o_bias": True},
             {"feed_forward": "mlp", "mlp_bias": True, "qk_norm": True, "windows": (1, None, 2)},
             {**POST, "positions": "sinusoidal"}, {**POST, "positions": "none"})):
         config = _config(impl, **changes, vocab_size=int(draw.ints(30)) + 1, max_seq_len=int(draw.ints(30)) + 1)

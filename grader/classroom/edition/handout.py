@@ -3,8 +3,9 @@
 `python -m grader handout DIR [--chapters 0-9] [--given 0-4]`. A chapter that is given keeps its
 solution and its mistakes. Of any other the edition holds the stub, in `exercises/` to be written
 and in `stubs/` as it was, and in `key/` what the reference and each known mistake answered to the
-visible checks (see `grader.judge.record`). Nothing is written before `leaks` has looked through all of
-it, and the same course gives the same bytes.
+visible checks (see `grader.judge.record`). A list of all files with their hashes is for `update`.
+Nothing is written before `leaks` has looked through all of it, and the same course gives the same
+bytes.
 """
 
 import ast
@@ -19,6 +20,7 @@ from grader.author import links
 from grader.classroom.edition import leaks
 from grader.course import chapters, checks, lesson, stubs
 from grader.course.chapters import ROOT, Chapter, CourseError
+from grader.front import update
 from grader.judge import record
 from grader.judge.engine import Grader
 from grader.sandbox.setting import Setting
@@ -51,6 +53,7 @@ def run(folder: Path, chosen: list[Chapter], given: list[Chapter], tell=lambda w
                     _record(grader, chapter, draft)
                     grader.mistakes.forget(chapter)
         _refuse_leaks(draft, secrets, "key")
+        _write(draft / update.LIST, update.listed(draft))
         folder.mkdir(parents=True, exist_ok=True)
         for inside in draft.iterdir():      # the draft's own mode is for nobody but this process
             (shutil.copytree if inside.is_dir() else shutil.copy2)(inside, folder / inside.name)

@@ -28,6 +28,7 @@ class Handed:
     folder: Path                    # where the copied files lie
     files: list[str] = field(default_factory=list)      # every file that was seen, as "folder/name"
     refused: list[str] = field(default_factory=list)    # what was left out, and why
+    names: list[str] = field(default_factory=list)      # of what was handed in, as the platform has them
 
     def missing(self, chapter: chapters.Chapter) -> str | None:
         """None where the chapter's file is there; else what was there instead, or ""."""
@@ -99,7 +100,7 @@ def collect(submissions: Path, into: Path, shard: tuple[int, int] = (1, 1),
                 refused.update({source.shown: f"handed in twice: {names}" for _, source in found})
             else:
                 name, source = found[0]
-                students.append(_copy(reader.read(source), name, source.shown, into / name))
+                students.append(_copy(reader.read(source), name, source, into / name))
     return students, refused
 
 
@@ -111,8 +112,7 @@ def whose(submissions: Path, reader: Reader, roster: Roster | None = None,
     for source in sources:
         person = roster.person(source) if roster else None
         if roster and not person:
-            near = roster.nearest(source)
-            refused[source.shown] = "nobody in the roster" + (f"; the nearest is {near}" if near else "")
+            refused[source.shown] = roster.why_nobody(source)
         else:
             name = person.called if person else source.name
             named.setdefault(name.casefold(), []).append((name, source))
@@ -128,11 +128,12 @@ def parse_shard(text: str) -> tuple[int, int]:
     return number, of
 
 
-def _copy(found: Read, name: str, source: str, folder: Path) -> Handed:
+def _copy(found: Read, name: str, source: Source, folder: Path) -> Handed:
     """Write the files that count to a student's folder, in place of those of before."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     for file, content in found.chosen.items():
         (folder / file).write_bytes(content)
-    return Handed(name, source, folder, found.files, found.refused)
+    return Handed(name, source.shown, folder, found.files, found.refused,
+                  sorted(path.name for path in source.files.values()))

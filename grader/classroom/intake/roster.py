@@ -2,6 +2,7 @@
 
 import csv
 import difflib
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,8 @@ class Roster:
             table = csv.DictReader(file)
             if strange := sorted(set(table.fieldnames or ()) - set(COLUMNS)):
                 raise ValueError(f"{path}: the column {strange[0]!r} has no meaning; known are {', '.join(COLUMNS)}")
-            people = [Person(**{name: (row.get(name) or "").strip() for name in COLUMNS}) for row in table]
+            people = [Person(**{name: unicodedata.normalize("NFC", row.get(name) or "").strip() for name in COLUMNS})
+                      for row in table]
         known: dict[str, int] = {}
         for line, person in enumerate(people, 2):
             if not is_name(person.called):
@@ -55,17 +57,47 @@ class Roster:
                     raise ValueError(f"{path}, line {line}: {key!r} stands in line {known[key]} too")
         return cls(people)
 
+    def called(self, name: str) -> Person | None:
+        """Who is called this in grades and on pages."""
+        return next((person for person in self.people if person.called == name), None)
+
     def person(self, source: Source) -> Person | None:
         """Whose this is: by what is theirs alone, else by the name, else as GitHub names clones, "homework-login"."""
-        keys = {key.casefold() for key in source.keys}
-        for fits in (lambda person: person.keys & keys,
-                     lambda person: any(same_names(person.name, key) for key in source.keys),
-                     lambda person: person.login and any(key.endswith(f"-{person.login.casefold()}") for key in keys)):
-            if len(found := [person for person in self.people if fits(person)]) == 1:
-                return found[0]
-        return None
+        found = self._fit(source)
+        return found[0] if len(found) == 1 else None
 
-    def nearest(self, source: Source) -> str:
+    def why_nobody(self, source: Source) -> str:
+        """Why nobody was found, in words."""
+        if found := self._fit(source):
+            return f"{' and '.join(person.called for person in found)} fit it in the roster"
+        if self._by_keys(source) and self._by_name(source):
+            number, name = (found[0].called for found in (self._by_keys(source), self._by_name(source)))
+            return f"its number or login is that of {number} in the roster, its name that of {name}"
+        near = self._nearest(source)
+        return "nobody in the roster" + (f"; the nearest is {near}" if near else "")
+
+    def _fit(self, source: Source) -> list[Person]:
+        own, named = self._by_keys(source), self._by_name(source)
+        if own and named:           # where they are not of one mind, neither is believed
+            return [person for person in own if person in named]
+        if len(named) > 1:
+            return [person for person in named if person.id and person.id == source.number] or named
+        return own or named or self._by_clone(source)
+
+    def _by_keys(self, source: Source) -> list[Person]:
+        keys = {key.casefold() for key in source.keys}
+        return [person for person in self.people if person.keys & keys]
+
+    def _by_name(self, source: Source) -> list[Person]:
+        return [person for person in self.people if any(same_names(person.name, key) for key in source.keys)]
+
+    def _by_clone(self, source: Source) -> list[Person]:
+        """The one with the longest login: "week-1-anna-smith" is anna-smith's, and not smith's."""
+        return sorted((person for person in self.people if person.login and any(
+            key.casefold().endswith(f"-{person.login.casefold()}") for key in source.keys)),
+            key=lambda person: len(person.login))[-1:]
+
+    def _nearest(self, source: Source) -> str:
         """Whom it may have been meant to be, or ""."""
         names = {name.casefold(): person.called for person in self.people for name in (person.name, *person.keys)}
         for key in source.keys:

@@ -5,8 +5,9 @@ Names are looked at once, here. What lies there when it is read may be something
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from grader.classroom.intake.gradescope import METADATA
@@ -16,9 +17,10 @@ from grader.course import chapters
 MAX_NAME = 100              # characters of a name
 PUNCTUATION = " .-_@;,'’()+&"
 
-_CANVAS = re.compile(r"(?P<who>[^\W_]+)_(?P<late>LATE_)?(?P<id>\d+)_\d+_(?P<file>.+?)(?:-(?P<again>\d+))?"
-                     r"(?P<ending>\.py|\.ipynb|\.txt|\.zip|\.tar|\.tgz|\.tar\.gz)")
-_MOODLE = re.compile(r"(?P<who>.+)_(?P<id>\d+)_assignsubmission_\w+")
+_CANVAS = re.compile(r"(?:(?P<who>[^_]+)_)??(?P<late>LATE_)?(?P<id>\d+|anon_\w{5})_\d+_"
+                     r"(?P<file>.+?)(?:-(?P<again>\d+))?(?P<ending>\.tar\.gz|\.\w+)")
+_CANVAS_TEXT = re.compile(r".+_(text|link)\.html")
+_MOODLE = re.compile(r"(?P<who>.+)_(?P<id>\d+)_assignsubmission_(?P<kind>[a-z]+)_?(?P<file>.*)")
 _GRADESCOPE = re.compile(r"submission_\d+")
 
 
@@ -28,6 +30,7 @@ class Source:
 
     name: str                       # what the student is called where no roster knows better
     keys: tuple[str, ...]           # what it says of whose it is: an ID, an address, a name
+    number: str = ""                # what tells two of one name apart, where the platform numbers what is handed in
     files: dict[str, Path] = field(default_factory=dict)    # a folder or an archive as ""; single files by their names
 
     @property
@@ -39,6 +42,8 @@ class Source:
 
 def sources_of(submissions: Path, people: dict[str, list[str]] | None = None) -> tuple[list[Source], dict[str, str]]:
     """(what each student handed in, why other entries are refused). people: whom Gradescope's folders belong to."""
+    if submissions.is_file() and submissions.name.lower().endswith(ENDINGS):
+        raise ValueError(f"SUBMISSIONS {submissions} is an archive: unpack it, and name the folder")
     if not submissions.is_dir():
         raise ValueError(f"SUBMISSIONS {submissions} is no folder")
     if any((submissions / f"{chapter.stem}.py").exists() for chapter in chapters.chapters()):
@@ -51,42 +56,58 @@ def sources_of(submissions: Path, people: dict[str, list[str]] | None = None) ->
         if path.name.startswith(".") or path.name == METADATA:
             continue
         source, file, version = _source(path, people or {})
-        why = _refused(path, source)
-        if why:
+        if why := _refused(path, source):
             refused[path.name] = why
             continue
-        place = (source.keys, file) if file else (path.name,)
-        if file and versions.get(place, -1) > version:
-            continue                # Canvas numbers what is handed in again
-        versions[place] = version
-        found.setdefault(source.keys if file else place, source).files[file] = path
+        whose = (source.number, *source.keys) if source.number else (path.name,)
+        if versions.get((whose, file), -1) <= version:
+            versions[whose, file] = version
+            found.setdefault(whose, source).files[file] = path
     if not found and not refused:
         raise ValueError(f"SUBMISSIONS {submissions} is empty")
+    called = Counter(source.name.casefold() for source in found.values())
+    for source in found.values():
+        if source.number and called[source.name.casefold()] > 1:        # two people of one name
+            source.name += f" ({source.number})"
     return list(found.values()), refused
 
 
 def _source(path: Path, people: dict[str, list[str]]) -> tuple[Source, str, int]:
     """(whose an entry is, the name of the one file that it is or "", which version of that)."""
     name, folder = unicodedata.normalize("NFC", path.name), path.is_dir()
-    if not folder and (match := _CANVAS.fullmatch(name)):
+    if not folder and (match := _CANVAS.fullmatch(name)):       # it numbers people, and what is handed in again
+        who = match["who"] or match["id"]
         file = match["file"] + match["ending"]
-        return Source(match["who"], (match["id"], match["who"])), file, int(match["again"] or 0)
-    if folder and (match := _MOODLE.fullmatch(name)):
-        return Source(match["who"], (match["id"], match["who"])), "", 0
+        return Source(who, (match["id"], who), match["id"]), file, int(match["again"] or 0)
+    if (match := _MOODLE.fullmatch(name)) and bool(match["file"]) != folder:    # it numbers what is handed in
+        return Source(match["who"], (match["who"],), match["id"]), match["file"], int(match["kind"] == "file")
     if folder and _GRADESCOPE.fullmatch(name) and (keys := people.get(name)):
-        return Source(keys[0], tuple(keys)), "", 0
+        return Source(keys[0], tuple(unicodedata.normalize("NFC", key) for key in keys)), "", 0
     ending = next((end for end in ENDINGS if name.lower().endswith(end)), "") if not folder else ""
     name = name[:len(name) - len(ending)]
     return Source(name, (name,)), "", 0
+
+
+def canvas_file(name: str) -> str:
+    """What a file of Canvas' download was called when it was handed in; "" where it is not named as one."""
+    match = _CANVAS.fullmatch(unicodedata.normalize("NFC", name))
+    return match["file"] + match["ending"] if match else ""
+
+
+def moodle_folder(name: str) -> str:
+    """The folder of Moodle's download that this is, or would lie in; "" where it is not named as one."""
+    match = _MOODLE.fullmatch(name)
+    return name[:match.start("file")] if match else ""
 
 
 def _refused(path: Path, source: Source) -> str:
     """Why an entry is not read, or ""."""
     if path.is_symlink():
         return "a link is not followed"
-    single = _CANVAS.fullmatch(unicodedata.normalize("NFC", path.name))
-    if not path.is_dir() and not (path.is_file() and (single or path.name.lower().endswith(ENDINGS))):
-        return "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz), nor a file as Canvas names it"
+    if not path.is_dir() and not (path.is_file() and (source.number or path.name.lower().endswith(ENDINGS))):
+        if path.is_file() and _CANVAS_TEXT.fullmatch(path.name):
+            return "a text or a link that was handed in, and no file"
+        return "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz), nor a file as Canvas or Moodle names it"
     if not is_name(source.name):
         return (f"a name has 1 to {MAX_NAME} letters, digits, spaces and any of . _ - @ ; , ' ( ) + & ; and neither "
                 "begins nor ends with a dot")
@@ -114,8 +135,10 @@ def same_names(one: str, other: str) -> bool:
     return bool(_orders(one) & _orders(other))
 
 
-def _orders(name: str) -> set[str]:
-    def joined(words: Iterable[str]) -> str:
-        return "".join(re.findall(r"\w", "".join(words))).casefold()
-    words = name.replace(",", " ").split()
-    return {joined(order) for order in (words, words[::-1], words[1:] + words[:1], words[-1:] + words[:-1])} - {""}
+@cache
+def _orders(name: str) -> frozenset[str]:
+    """A name from each of its words on, and backwards, without what stands between letters."""
+    words = unicodedata.normalize("NFC", name).casefold().replace(",", " ").split()
+    orders = [words[::-1], *(words[i:] + words[:i] for i in range(len(words)))]
+    return frozenset("".join(c for word in order for c in word if unicodedata.category(c)[0] in "LMN")
+                     for order in orders) - {""}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grader.classroom.output import overrides
+from grader.classroom.output.columns import TOTAL
 from grader.classroom.output.overrides import Override
 from grader.course import chapters
 from grader.course.chapters import ROOT, Chapter
@@ -31,6 +32,7 @@ class Grading:
     formula: str = ""
     days: dict[str, float] = field(default_factory=dict)        # by a student's name
     overrides: dict[str, dict[str, Override]] = field(default_factory=dict)     # by name and a chapter's stem
+    canvas: dict[str, str] = field(default_factory=dict)        # titles of columns, by a chapter's stem or "total"
 
     def override(self, student: str, chapter: Chapter) -> Override:
         """What a person has decided; an empty decision where nobody has."""
@@ -67,7 +69,7 @@ def read(path: Path | None = None) -> Grading:
         said = tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
-    late, known_here = said.get("late", {}), {"hidden_share", "weights", "late", "overrides"}
+    late, known_here = said.get("late", {}), {"hidden_share", "weights", "late", "overrides", "canvas"}
     for where, table, known in (("", said, known_here), ("late.", late, {"formula", "days"})):
         if strange := sorted(table.keys() - known):
             raise ValueError(f"{path}: {where}{strange[0]} has no meaning here; known are {', '.join(sorted(known))}")
@@ -85,11 +87,20 @@ def read(path: Path | None = None) -> Grading:
     if type(decided) is not str:
         raise ValueError(f"{path}: overrides must be the name of a CSV file beside it, got {decided!r}")
     grading = Grading(share, weights, late.get("formula", ""),
-                      overrides=overrides.read(path.parent / decided) if decided else {})
+                      overrides=overrides.read(path.parent / decided) if decided else {},
+                      canvas=_canvas(path, said.get("canvas", {})))
     if grading.formula:
         calculate(grading.formula, points=1.0, of_points=1.0, days=1.0)
         grading.days = _days(path.parent / late["days"])
     return grading
+
+
+def _canvas(path: Path, said: dict) -> dict[str, str]:
+    """The titles of columns in Canvas' gradebook, by a chapter's stem or TOTAL."""
+    for name, title in said.items():
+        if type(title) is not str:
+            raise ValueError(f"{path}: canvas.{name} must be the title of a column, got {title!r}")
+    return {name if name == TOTAL else chapters.find(name).stem: title for name, title in said.items()}
 
 
 def _is_number(value) -> bool:

@@ -231,7 +231,7 @@ class Run:
             **provenance.made_with(), "seed": self.seed, "options": self.options, "layers": self.layers,
             "begun": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.begun)), **more,
             "rules": results.to_json(self.grading), "checks": results.to_json(self.checks),
-            "students": {s.name: {"source": s.source, "refused": s.refused} for s in self.students},
+            "students": {s.name: {"source": s.source, "refused": s.refused, "names": s.names} for s in self.students},
             "refused": {shown(name): why for name, why in self.refused.items()},
             "gone": self.gone(), "not_asked": cells.not_asked(self.setting)}
         results.write_whole(self.out / "manifest.json", json.dumps(content, indent=1) + "\n")

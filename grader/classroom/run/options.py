@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from grader.classroom.intake.roster import Roster
 from grader.classroom.output import canvas, grading
 from grader.course import chapters
 from grader.course.chapters import CourseError
@@ -69,7 +70,9 @@ def template_of(options, settled: dict) -> canvas.Template | None:
     if options.canvas:
         settled["canvas"] = str(options.canvas.resolve())
     path = Path(settled["canvas"]) if settled.get("canvas") else None
-    return canvas.Template.read(path) if path and (options.canvas or path.is_file()) else None
+    roster = Path(settled["roster"]) if settled.get("roster") else None
+    return canvas.Template.read(path, Roster.read(roster) if roster and roster.is_file() else None) \
+        if path and (options.canvas or path.is_file()) else None
 
 
 def need_walls(settled: dict, cluster: str | None) -> None:

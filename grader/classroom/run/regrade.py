@@ -12,7 +12,7 @@ from grader.classroom.run import cells
 from grader.classroom.run.grade import Run, locked
 from grader.classroom.run.options import checks_of, manifest, need_walls, rules_of, template_of
 from grader.course.chapters import several
-from grader.front.results import from_json
+from grader.front.results import from_json, to_json
 
 
 def run(options) -> int:
@@ -27,14 +27,16 @@ def run(options) -> int:
     again = [chapter.stem for chapter in several(*options.chapters or begun)]
     if other := [stem for stem in again if stem not in begun]:
         raise ValueError(f"{other[0]} is not in this run; its chapters are {', '.join(begun)}")
-    students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
+    students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"],
+                       names=said.get("names", []))
                 for name, said in before["students"].items()]
     settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
     rules, template = rules_of(options, settled), template_of(options, settled)
     need_walls(settled, options.cluster)
     this = Run(out, settled, before["seed"], students, before["refused"], rules, template)
     this.checks = checks_of(before)
-    was = Gradebook(this.cells(), this.checks, from_json(Grading, before["rules"]) if "rules" in before else rules)
+    counted = from_json(Grading, {**to_json(Grading()), **before["rules"]}) if "rules" in before else rules
+    was = Gradebook(this.cells(), this.checks, counted)
     for student in students:
         for cell in was.students.get(student.name, ()):
             now = cells.hashes(cell.chapter, student.folder, this.setting)["submission"]

@@ -28,7 +28,8 @@ def run(options) -> int:
     first, *others = shards.items()
     for other in others:
         _agree(first, other)
-    students = {name: collect.Handed(name, said["source"], out / "submissions" / name, refused=said["refused"])
+    students = {name: collect.Handed(name, said["source"], out / "submissions" / name, refused=said["refused"],
+                                     names=said.get("names", []))
                 for shard in shards.values() for name, said in shard["students"].items()}
     settled = {name: value for name, value in {**first[1]["options"], "shard": ""}.items() if name != "class"}
     rules, template = rules_of(options, settled), template_of(options, settled)

@@ -278,8 +278,8 @@ def test_the_manifest_says_what_a_regrade_needs(graded):
     mine = [result for result in _cell(out, "ada", LINEAR).verdicts if result.check == "test_mine"]
     assert len(mine) == 1 and mine[0].hidden and mine[0].verdict == "passed"
     assert said["not_asked"] == ["test_linear.py"] and "not asked: test_linear.py" in screen
-    assert said["refused"] == {
-        "notes.txt": "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz), nor a file as Canvas names it"}
+    assert said["refused"] == {"notes.txt": "neither a folder nor an archive (.zip, .tar, .tar.gz, .tgz), "
+                                            "nor a file as Canvas or Moodle names it"}
 
 
 def test_grades(graded):

@@ -203,6 +203,113 @@ def test_what_a_platform_exports_is_joined_to_the_roster(shape, first, others, t
     assert len(collect.collect(tmp_path / "in", tmp_path / "bare")[0]) == len(handed)
 
 
+# Each as the platform writes it: what is handed in, under names as people have them, and who has what then.
+CLASS = """name,login,id,email
+Ada Lovelace,ada,70000,alovelace10@uni.edu
+"O'Neil, Eve",eve,124,eve@uni.edu
+"van der Berg, Anna Maria",anna,125,
+José García,jose,126,
+山田 太郎,yamada,127,
+Anna Schmidt,schmidt1,128,
+"Schmidt, Anna",schmidt2,129,
+anon,smith,,
+Anna Smith,anna-smith,130,
+"""
+PLATFORMS = {
+    "canvas, a zip each": ({"oneileve_124_9_hw-2.zip": "2", "oneileve_124_8_hw-1.zip": "1",
+                            "vanderbergannamaria_LATE_125_7_hw.tar.gz": "2",
+                            "garcíajosé_126_3_ex03_linear.py": "2"}, {"eve", "anna", "jose"}),
+    "canvas, other files": ({"山田太郎_127_4_ex03_linear-3.py": "2", "山田太郎_127_5_photo.heic": "x",
+                             "山田太郎_127_2_ex03_linear.py": "1", "schmidtanna_129_8_ex03_linear.py": "2",
+                             "schmidtanna_128_6_ex03_linear-1.py": "2"}, {"yamada", "schmidt1", "schmidt2"}),
+    "moodle with texts": ({"O'Neil Eve_5_assignsubmission_file_/ex03_linear.py": "2",
+                           "O'Neil Eve_5_assignsubmission_onlinetext_/onlinetext.html": "hello",
+                           "José García_6_assignsubmission_file/hw.zip": "2",
+                           "Anna Maria van der Berg_7_assignsubmission_file_/ex03_linear.py": "2"},
+                          {"eve", "jose", "anna"}),
+    "moodle, flat": ({"Eve O'Neil_5_assignsubmission_file_ex03_linear.py": "2",
+                      "Eve O'Neil_5_assignsubmission_onlinetext_onlinetext.html": "hello",
+                      "Anna Schmidt_128_assignsubmission_file_ex03_linear.py": "2"}, {"eve", "schmidt1"}),
+    "github": ({"week-1-anna-smith/exercises/ex03_linear.py": "2", "week-1-ada/ex03_linear.py": "2"},
+               {"anna-smith", "ada"}),
+    "a zip each": ({"Jose\u0301 Garci\u0301a.zip": "2", "Lovelace, Ada.zip": "2", "太郎 山田.tar.gz": "2",
+                    "Anna Maria van der Berg.zip": "2", "O’Neil, Eve.tgz": "2"},
+                   {"jose", "ada", "yamada", "anna", "eve"}),
+}
+
+
+def _write(path: Path, text: str) -> None:
+    """A file that says this; an archive of an exercise that does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("hw/ex03_linear.py", text)
+    elif path.suffix in (".gz", ".tgz"):
+        info = tarfile.TarInfo("exercises/ex03_linear.py")
+        info.size = len(text)
+        path.write_bytes(_tar([(info, text.encode())]))
+    else:
+        path.write_text(text, "utf-8")
+
+
+@pytest.mark.parametrize("shape", PLATFORMS)
+def test_every_shape_of_every_platform_with_names_as_people_have_them(shape, tmp_path):
+    files, whose = PLATFORMS[shape]
+    for name, text in files.items():
+        _write(tmp_path / "in" / name, text)
+    (tmp_path / "roster.csv").write_text(CLASS, "utf-8")
+    roster = Roster.read(tmp_path / "roster.csv")
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "out", roster=roster)
+    assert {student.name for student in students} == whose and not refused
+    for student in students:
+        assert (student.folder / "ex03_linear.py").read_text() == "2" and not student.refused, student
+    # Without a roster each has a name, and no two have one.
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "bare")
+    assert len({student.name for student in students}) == len(whose) and not refused
+
+
+def test_what_fits_two_in_the_roster_or_contradicts_itself_is_nobodys(tmp_path):
+    _class(tmp_path / "in", "Anna Schmidt", "Ada Byron")
+    _write(tmp_path / "in" / "lovelaceada_124_9_ex03_linear.py", "2")
+    _write(tmp_path / "in" / "Eve O'Neil_70000_assignsubmission_file_" / "ex03_linear.py", "2")
+    (tmp_path / "roster.csv").write_text(CLASS, "utf-8")
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "out",
+                                        roster=Roster.read(tmp_path / "roster.csv"))
+    assert [student.name for student in students] == ["eve"]        # Moodle's number is of no person
+    assert refused == {
+        "Anna Schmidt": "schmidt1 and schmidt2 fit it in the roster",
+        "Ada Byron": "nobody in the roster; the nearest is ada",
+        "lovelaceada_124_9_ex03_linear.py": "its number or login is that of eve in the roster, its name that of ada"}
+
+
+def test_two_of_one_name_have_two_names_without_a_roster(tmp_path):
+    for number in (7, 8):
+        _write(tmp_path / "in" / f"Anna Schmidt_{number}_assignsubmission_file_" / "ex03_linear.py", str(number))
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "out")
+    assert [student.name for student in students] == ["Anna Schmidt (7)", "Anna Schmidt (8)"] and not refused
+
+
+def test_an_anonymous_export_of_canvas_is_read(tmp_path):
+    _write(tmp_path / "in" / "anon_aB3dE_998811_ex03_linear.py", "2")
+    _write(tmp_path / "in" / "LATE_anon_xY3dE_998812_ex03_linear.py", "2")
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "out")
+    assert [student.name for student in students] == ["anon_aB3dE", "anon_xY3dE"] and not refused
+
+
+def test_a_zip_of_zips_and_a_text_are_told(tmp_path):
+    _write(tmp_path / "in" / "ada.zip", "2")
+    _write(tmp_path / "in" / "lovelaceada_70000_text.html", "hello")
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(tmp_path / "in" / "ada.zip", "ada.zip")
+    with pytest.raises(ValueError, match="all.zip is an archive: unpack it, and name the folder"):
+        collect.collect(tmp_path / "all.zip", tmp_path / "out")
+    (tmp_path / "all.zip").rename(tmp_path / "in" / "eve.zip")
+    students, refused = collect.collect(tmp_path / "in", tmp_path / "out")
+    assert refused == {"lovelaceada_70000_text.html": "a text or a link that was handed in, and no file"}
+    assert {student.name: student.refused for student in students} == {
+        "ada": [], "eve": ["ada.zip: an archive in it is not read"]}
+
+
 def test_who_is_in_no_roster_is_listed_once_with_the_nearest(tmp_path):
     _class(tmp_path / "in", "alovelace1", "eve")
     (tmp_path / "roster.csv").write_text(PEOPLE, "utf-8")

@@ -27,12 +27,12 @@ def _named(pair) -> str:
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
 def test_what_is_lent_makes_the_file_whole(chapter, tmp_path):
     """After each exercise the file's functions and classes are the reference's, word by word: its cells run."""
-    whole = _definitions(ast.parse(chapter.solution.read_text("utf-8")))
-    for number in students.exercises(chapter):
+    whole, numbers = _definitions(ast.parse(chapter.solution.read_text("utf-8"))), students.exercises(chapter)
+    for number in numbers:
         students.begun(tmp_path, chapter, number)
         tree = ast.parse((tmp_path / chapter.exercise.name).read_text("utf-8"))
         missing = stubs.unwritten(chapter, tmp_path, methods=True)
-        assert missing, f"after exercise {number} nothing is left to write"
+        assert bool(missing) == (len(numbers) > 1), f"after exercise {number} nothing is left to write"
         Lent(missing, chapter.solution).fill_in(tree)
         assert _definitions(tree) == whole, f"after exercise {number}"
 
