@@ -129,7 +129,7 @@ def softmax_backward(
 ) -> Float[Tensor, "*shape"]:
     """The gradient of a loss through y = softmax(x, dim), given grad_out = ∂loss/∂y.
 
-    grad_xᵢ = yᵢ (grad_outᵢ − Σⱼ yⱼ grad_outⱼ): what pulls up less than the average pull goes down.
+    grad_xᵢ = yᵢ (grad_outᵢ − Σⱼ yⱼ grad_outⱼ): the mean of the gradients, weighed by y, is taken away from each.
     Computed in at least float32 and cast back to the dtype of y.
 
     To be written here: torch's softmax, softmin, log_softmax, logsumexp, cross_entropy and nll_loss
@@ -137,7 +137,7 @@ def softmax_backward(
     """
     # BEGIN SOLUTION
     wide = widen(y)
-    pull = grad_out.to(wide.dtype)
-    mean = (wide * pull).sum(dim, keepdim=True)
-    return (wide * (pull - mean)).to(y.dtype)
+    grad = grad_out.to(wide.dtype)
+    mean = (wide * grad).sum(dim, keepdim=True)
+    return (wide * (grad - mean)).to(y.dtype)
     # END SOLUTION

@@ -154,7 +154,7 @@ def test_autograd(impl, draw):
 def test_backward_x(impl, draw):
     """linear_backward's grad_x is grad_out W.
 
-    Every output pulls on every input with the weight that joins them. The layer here is square,
+    The gradient of every output comes back to every input through the weight that joins them. The layer here is square,
     so that a wrong transpose shows as wrong numbers.
     """
     return impl.linear_backward(draw(5, 4), draw(4, 4), draw(5, 4))[0]

@@ -224,7 +224,7 @@ def test_logsumexp_wide_row(impl, draw):
 def test_logsumexp_masked(impl, draw):
     """logsumexp of nothing but −inf is −inf, with a gradient of zero.
 
-    The logarithm of 0 is −inf, which is right, but its slope there is infinite, and infinity
+    The logarithm of 0 is −inf, which is right, but its derivative there is infinite, and infinity
     times 0 is NaN. Let the empty row's logarithm see something else than 0. And the maximum is only
     a shift: detached, it sends nothing back.
     """
@@ -494,13 +494,13 @@ def test_backward_dim(impl, draw):
 
 @dtypes("float16", "bfloat16")
 def test_backward_nearly_equal(impl, draw, dtype):
-    """softmax_backward of nearly equal pulls keeps their differences in half precision.
+    """softmax_backward of nearly equal gradients keeps their differences in half precision.
 
     Pulls between 200 and 207: their mean, rounded to bfloat16, is off by up to a half. Compute in
     float32, and cast back at the end.
     """
-    pulls = (200 + draw.ints(8, 4, 5)).to(draw.float).to(dtype)
-    return impl.softmax_backward(shares(draw, 4, 5).to(dtype), pulls)
+    grads = (200 + draw.ints(8, 4, 5)).to(draw.float).to(dtype)
+    return impl.softmax_backward(shares(draw, 4, 5).to(dtype), grads)
 
 
 @dtypes("float16", "bfloat16")
@@ -514,7 +514,7 @@ def test_backward_rounded_once(impl, draw, dtype):
     wide = y.to(torch.promote_types(dtype, torch.float32))
     answers = {"answer": impl.softmax_backward(y[:2], grad_out[:2].to(dtype)),
                "its dtype with grad_out in float32": str(impl.softmax_backward(y, grad_out).dtype)}
-    for what, pulls in (("both in half precision", grad_out.to(dtype)), ("grad_out in float32", grad_out)):
-        right = impl.softmax_backward(wide, pulls.to(wide.dtype))
-        answers[f"is the wide one, cast: {what}"] = is_cast(impl.softmax_backward(y, pulls), right)
+    for what, grads in (("both in half precision", grad_out.to(dtype)), ("grad_out in float32", grad_out)):
+        right = impl.softmax_backward(wide, grads.to(wide.dtype))
+        answers[f"is the wide one, cast: {what}"] = is_cast(impl.softmax_backward(y, grads), right)
     return answers

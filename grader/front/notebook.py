@@ -2,6 +2,8 @@
 
 import atexit
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from grader.course import chapters
 from grader.front import report
@@ -39,6 +41,15 @@ def check(chapter: str, part: str = "") -> None:
         print(filled_in)
     if waiting := next((v for v in verdicts if v.word == "waiting"), None):
         print(f"  {waiting.facts[0]}")
+
+
+def show_failure(chapter: str, name: str, source: str) -> None:
+    """Print what one check says to a file with this text: lesson 00 shows a failure that way."""
+    found = chapters.find(chapter)
+    with TemporaryDirectory() as folder:
+        Path(folder, found.exercise.name).write_text(source, "utf-8")
+        [verdict] = _grader().grade(found, Path(folder), only=lambda check: check.name == name)
+    print(report.failure(verdict, _grader().setting))
 
 
 _grader()       # so that it imports torch while the notebook's own cell does
