@@ -87,7 +87,8 @@ def _source(path: Path, people: dict[str, dict]) -> tuple[Source, str, int]:
         return (Source(who, (match["id"], who), match["id"], late={file} if match["late"] else set()), file,
                 int(match["again"] or 0))
     if (match := _MOODLE.fullmatch(name)) and bool(match["file"]) != folder:    # it numbers what is handed in
-        return Source(match["who"], (match["who"],), match["id"]), match["file"], int(match["kind"] == "file")
+        who = match["who"].rstrip(". ")       # "King, Jr."
+        return Source(who, (who,), match["id"]), match["file"], int(match["kind"] == "file")
     if folder and _GRADESCOPE.fullmatch(name) and (keys := people.get(name, {}).get("keys")):
         return Source(keys[0], tuple(unicodedata.normalize("NFC", key) for key in keys), at=people[name]["at"]), "", 0
     ending = next((end for end in ENDINGS if name.lower().endswith(end)), "") if not folder else ""

@@ -237,8 +237,9 @@ PLATFORMS = {
     "moodle with texts": ({"O'Neil Eve_5_assignsubmission_file_/ex03_linear.py": "2",
                            "O'Neil Eve_5_assignsubmission_onlinetext_/onlinetext.html": "hello",
                            "José García_6_assignsubmission_file/hw.zip": "2",
+                           "Lovelace Ada._8_assignsubmission_file_/ex03_linear.py": "2",    # as Jr. ends
                            "Anna Maria van der Berg_7_assignsubmission_file_/ex03_linear.py": "2"},
-                          {"eve", "jose", "anna"}),
+                          {"eve", "jose", "anna", "ada"}),
     "moodle, flat": ({"Eve O'Neil_5_assignsubmission_file_ex03_linear.py": "2",
                       "Eve O'Neil_5_assignsubmission_onlinetext_onlinetext.html": "hello",
                       "Anna Schmidt_128_assignsubmission_file_ex03_linear.py": "2"}, {"eve", "schmidt1"}),
