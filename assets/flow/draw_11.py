@@ -10,9 +10,9 @@ from pathlib import Path
 
 WORDS = ["the", "dog", "bites", "a", "man"]
 X = [[1, 0, 1], [0, 2, 1], [1, 1, 0], [2, 0, 1], [0, 1, 2]]
-W_Q = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 1]]
-W_K = [[1, 0, 0, 1], [0, 1, 1, 0], [0, 1, 0, 1]]
-W_V = [[2, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 3]]
+W_Q = [[1, 0, 1], [0, 1, 0], [1, 0, 0], [0, 1, 1]]       # (out, in)
+W_K = [[1, 0, 0], [0, 1, 1], [0, 1, 0], [1, 0, 1]]
+W_V = [[2, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 3]]
 ROOM = 6
 INK, OLD, NEW, EMPTY = "#000000", "#E3E8EE", "#FFD36B", "#FFFFFF"
 FONT = "'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
@@ -20,7 +20,7 @@ CELL, HIGH = 22, 24
 
 
 def times(row, matrix):
-    return [sum(a * b for a, b in zip(row, column)) for column in zip(*matrix)]
+    return [sum(a * b for a, b in zip(row, weights)) for weights in matrix]
 
 
 def text(x, y, words, anchor="middle", bold=False):

@@ -1,4 +1,4 @@
-"""What lessons 13 and 14 quote: one seed of what is recorded is run again here, and found in its table."""
+"""What lesson 14 quotes: one seed of what is recorded is run again here, and found in its table."""
 
 import sys
 
@@ -16,11 +16,6 @@ def compare(rows: list[dict], name: str, again: dict) -> None:
     ours, theirs = (torch.tensor([float(loss) for loss in row["losses"].split()]) for row in (again, there))
     torch.testing.assert_close(ours[:3], theirs[:3], rtol=0.01, atol=0)
     torch.testing.assert_close(ours[-3:].mean(), theirs[-3:].mean(), rtol=0.1, atol=0)
-
-
-@OTHER_TEXT
-def test_a_step_of_the_walk(evidence, recorded):
-    compare(recorded("13_walk"), "model", evidence("13_walk").measure("GPT-2", 0))
 
 
 @OTHER_TEXT
