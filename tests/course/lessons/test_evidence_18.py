@@ -33,3 +33,15 @@ def test_runs_start_as_recorded(script, rows, name, seed):
     means = [sum(losses[i:i + 20]) / 20 for i in (0, 20)]
     recorded = [float(mean) for mean in row["losses"].split()[:2]]
     assert means == pytest.approx(recorded, rel=0.02)       # the text differs between Pythons
+
+
+def test_every_rate_is_recorded_with_every_seed(script, recorded):
+    assert [(float(row["peak"]), row["model"], int(row["seed"])) for row in recorded("18_rates")] == [
+        (peak, name, seed) for seed in script.SEEDS for peak in script.RATES for name in script.TUNED]
+
+
+@pytest.mark.parametrize("name, peak", [("dense, wide", 0.0025), ("balancing bias", 0.02)])
+def test_a_rate_starts_as_recorded(script, recorded, name, peak):
+    row = next(row for row in recorded("18_rates") if (float(row["peak"]), row["model"]) == (peak, name))
+    _, losses = script.train(name, int(row["seed"]), script.texts()[0], steps=20, peak=peak)
+    assert sum(losses) / 20 == pytest.approx(float(row["start"]), rel=0.005)
