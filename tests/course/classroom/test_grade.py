@@ -21,11 +21,12 @@ import pytest
 
 from grader.__main__ import main
 from grader.classroom.edition import handout
-from grader.classroom.intake import collect, reading
+from grader.classroom.intake import archives, collect, reading
 from grader.classroom.output import canvas, exports, grading
 from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells, grade, jobs
+from grader.classroom.run.scope import Scopes
 from grader.classroom.run.cells import Cell, Plan
 from grader.course import chapters
 from grader.course.chapters import ROOT, Chapter
@@ -191,7 +192,7 @@ def test_an_archive_that_cannot_be_read_is_refused_and_the_others_go_on(kind, wo
 
 
 def test_a_tar_is_read_no_further_than_its_limit_whatever_it_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "MAX_UNPACKED", 1 << 20)
+    monkeypatch.setattr(archives, "MAX_UNPACKED", 1 << 20)
     _tar(tmp_path / "in" / "eve.tgz", (tarfile.TarInfo("film.mp4"), b"\0" * (2 << 20)),
          (tarfile.TarInfo("ex03_linear.py"), b"1"))
     eve = reading.read({"": tmp_path / "in" / "eve.tgz"})
@@ -481,7 +482,7 @@ def test_what_a_job_said_last_is_told(tmp_path):
     setting = Setting()
     object.__setattr__(setting, "timeout", -1.0)        # as no Setting can be made, there or here
     with pytest.raises(jobs.Died, match=r"(?s)ended with 1 .*timeout must be above 0 seconds, got -1"):
-        jobs.Job(setting, tmp_path).ask("plan", 120, stems=[])
+        jobs.Job(setting, tmp_path, Scopes(1)).ask("plan", 120, stems=[])
 
 
 def test_a_regrade_keeps_the_old_cells_and_says_what_changed(graded, tmp_path):

@@ -275,7 +275,7 @@ def test_the_readme_says_from_which_cell_on_a_lesson_needs_code(built):
     rows = (built / "README.md").read_text().splitlines()
     assert "| 01 | from [2] on | – |" in rows and "| 02 | – | 01 from [2] on |" in rows
     linear = handout._cells(chapters.find("linear"), [chapters.find("linear")], [])
-    assert linear["own"] == 13      # cells 2 to 12 run on fresh stubs, this one does not
+    assert linear["own"] == 12      # cells 2 to 11 run on fresh stubs, this one does not
 
 
 def test_a_given_chapter_is_as_in_the_course(course, tmp_path):
