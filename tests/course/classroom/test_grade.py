@@ -26,8 +26,8 @@ from grader.classroom.output import canvas, exports, grading
 from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells, grade, jobs
-from grader.classroom.run.scope import Scopes
 from grader.classroom.run.cells import Cell, Plan
+from grader.classroom.run.scope import Scopes
 from grader.course import chapters
 from grader.course.chapters import ROOT, Chapter
 from grader.front.results import Asked, Result
