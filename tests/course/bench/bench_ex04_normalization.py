@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from solutions.ex04_normalization import LayerNorm, RMSNorm
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 BATCH, SEQ, D_MODEL = 8, 256, 512
 

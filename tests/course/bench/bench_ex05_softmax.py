@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from solutions import ex05_softmax
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 TARGET = 3.0
 

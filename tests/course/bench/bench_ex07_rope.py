@@ -9,7 +9,7 @@ from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from solutions.ex07_rope import RoPE
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 BATCH, HEADS, SEQ, HEAD_DIM = 8, 8, 256, 64
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from solutions import ex08_feedforward
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 D_MODEL, D_FF, TOKENS = 512, 1408, (8, 256)
 

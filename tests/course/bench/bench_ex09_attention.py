@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from solutions.ex09_attention import scaled_dot_product_attention
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 SIDES = scaled_dot_product_attention, F.scaled_dot_product_attention
 

@@ -8,7 +8,7 @@ import torch
 
 from solutions.ex07_rope import RoPE
 from solutions.ex11_kv_cache import CachedAttention, KVCache
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 LAYERS, D_MODEL, HEADS, KV_HEADS = 4, 256, 8, 4
 

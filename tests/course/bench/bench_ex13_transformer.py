@@ -23,7 +23,7 @@ from solutions.ex13_transformer import (
     count_parameters,
     make_caches,
 )
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 CONFIG = replace(POCKET, max_seq_len=1024)
 LARGE = ModelConfig(vocab_size=32_000, d_model=768, layers=20, heads=12, kv_heads=4, d_ff=2048,

@@ -7,7 +7,7 @@ import torch
 
 from solutions.ex13_transformer import POCKET, Transformer
 from solutions.ex14_training import AdamW, parameter_groups
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 
 def bench_adamw():

@@ -7,7 +7,7 @@ import torch
 
 from solutions.ex13_transformer import POCKET, Transformer
 from solutions.ex15_generation import generate
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 PROMPTS = [list(range(1, length)) for length in (5, 9, 12, 17, 20, 26, 31, 40)]
 NEW = 32

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from solutions.ex09_attention import causal_mask
 from solutions.ex10_grouped_query_attention import grouped_attention
 from solutions.ex17_flash_attention import FlashAttention, flash_attention, flash_kernel, triton
-from tests.course.bench import in_turn
 from tests.course.bench.bench_ex09_attention import kept
+from tests.course.bench.clock import in_turn
 
 LENGTH, BLOCK = 2048, 256
 

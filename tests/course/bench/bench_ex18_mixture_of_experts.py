@@ -10,7 +10,7 @@ from transformers.models.mixtral.modeling_mixtral import MixtralSparseMoeBlock
 from given.torch_kernels import use_torch_kernels
 from solutions.ex13_transformer import ModelConfig, Transformer
 from solutions.ex18_mixture_of_experts import MoE, with_experts
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 CONFIG = ModelConfig(vocab_size=1024, d_model=256, layers=2, heads=4, kv_heads=2, d_ff=1024, max_seq_len=256)
 

@@ -11,7 +11,7 @@ from grader.course import chapters
 from solutions.ex11_kv_cache import KVCache
 from solutions.ex16_pretrained import load_pretrained
 from solutions.ex19_quantization import Int8KVCache, QuantizedLinear, quantize_model
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 POCKET = chapters.ROOT / "assets" / "pocket"
 

@@ -8,7 +8,7 @@ import torch
 from given.torch_kernels import use_torch_kernels
 from solutions.ex13_transformer import POCKET, Transformer
 from solutions.ex20_fine_tuning import add_lora, merge_lora, sft_loss
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 ALL = ["q_proj", "k_proj", "v_proj", "o_proj", "gate", "up", "down"]
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from solutions.ex13_transformer import Transformer
 from solutions.ex21_preferences import SORTER, rollouts, token_log_probs
-from tests.course.bench import in_turn
+from tests.course.bench.clock import in_turn
 
 PROMPTS = [[n // 10, n % 10, 3, 7, 10] for n in range(32)]
 
