@@ -99,21 +99,11 @@ def measure(start: str, rate: float, seed: int, at: tuple = AT) -> list[str]:
 
 
 def run(start: str, rate: float, seeds: range) -> float:
-    """The mean loss at the end over these seeds: measured, or read where it has been measured."""
-    table.resume(TABLE, COLUMNS, [(start, rate, seed) for seed in seeds], lambda *setting: [measure(*setting)])
-    found = {tuple(row[:3]): float(row[-1]) for row in table.read(TABLE)}
-    return sum(found[start, str(rate), str(seed)] for seed in seeds) / len(seeds)
+    return table.mean_loss(TABLE, COLUMNS, start, rate, seeds, measure, -1)
 
 
 def tuned(start: str) -> float:
-    """The rate that is better than its neighbours."""
-    at = RATES.index(0.003)
-    while True:
-        near = range(max(at - 1, 0), min(at + 2, len(RATES)))
-        best = min(near, key=lambda n: run(start, RATES[n], TUNED_ON))
-        if best == at:
-            return RATES[at]
-        at = best
+    return table.downhill(RATES, 0.003, lambda rate: run(start, rate, TUNED_ON))
 
 
 def main() -> None:

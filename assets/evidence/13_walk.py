@@ -113,21 +113,11 @@ def measure(model: str, rate: float, seed: int, steps: int = 400) -> list[str]:
 
 
 def run(model: str, rate: float, seeds: range) -> float:
-    """The mean of last over these seeds: measured, or read where it has been measured."""
-    table.resume(TABLE, COLUMNS, [(model, rate, seed) for seed in seeds], lambda *setting: [measure(*setting)])
-    found = {tuple(row[:3]): float(row[3]) for row in table.read(TABLE)}
-    return sum(found[model, str(rate), str(seed)] for seed in seeds) / len(seeds)
+    return table.mean_loss(TABLE, COLUMNS, model, rate, seeds, measure, 3)
 
 
 def tuned(model: str) -> float:
-    """The rate that is better than its neighbours."""
-    at = RATES.index(0.003)
-    while True:
-        near = range(max(at - 1, 0), min(at + 2, len(RATES)))
-        best = min(near, key=lambda n: run(model, RATES[n], TUNED_ON))
-        if best == at:
-            return RATES[at]
-        at = best
+    return table.downhill(RATES, 0.003, lambda rate: run(model, rate, TUNED_ON))
 
 
 def main() -> None:

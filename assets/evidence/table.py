@@ -33,6 +33,25 @@ def read(file: Path) -> list[list[str]]:
         return list(csv.reader(table))[1:]
 
 
+def mean_loss(file: Path, columns: Sequence[str], name: str, rate: float, seeds: Sequence[int], measure: Callable,
+              column: int) -> float:
+    """The mean of a column over these seeds: measured, by measure(name, rate, seed), or read where it has been."""
+    resume(file, columns, [(name, rate, seed) for seed in seeds], lambda *setting: [measure(*setting)])
+    found = {tuple(row[:3]): float(row[column]) for row in read(file)}
+    return sum(found[name, str(rate), str(seed)] for seed in seeds) / len(seeds)
+
+
+def downhill(values: Sequence[float], start: float, loss: Callable[[float], float]) -> float:
+    """The value that is better than its neighbours, found step by step from a start."""
+    at = values.index(start)
+    while True:
+        near = range(max(at - 1, 0), min(at + 2, len(values)))
+        best = min(near, key=lambda n: loss(values[n]))
+        if best == at:
+            return values[at]
+        at = best
+
+
 def mark(file: Path) -> str:
     """What tells a file from its later versions: eight hex digits of its SHA-256."""
     return hashlib.sha256(file.read_bytes()).hexdigest()[:8]

@@ -3,23 +3,19 @@
     python assets/flow/draw_01.py
 """
 
+import sys
 from collections import Counter
+from pathlib import Path
 
 from pen import arrow, cell, save, text
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from solutions.ex01_tokens import merge_pair  # noqa: E402
 
 TEXT = "the hen and then the other hen"
 WATCHED, MERGES = 3, 6                      # the pre-token " then", and how many merges are learned
 words = [word if i == 0 else " " + word for i, word in enumerate(TEXT.split())]
-
-
-def join(tokens, pair):
-    out = []
-    for token in tokens:
-        if out and (out[-1], token) == pair:
-            out[-1] += token
-        else:
-            out.append(token)
-    return out
 
 
 def shown(token):
@@ -30,7 +26,7 @@ split, merges, seen = [list(word) for word in words], [], [list(words[WATCHED])]
 for _ in range(MERGES):
     counts = Counter(pair for word in split for pair in zip(word, word[1:]))
     merges.append(max(counts, key=lambda pair: (counts[pair], pair)))
-    split = [join(word, merges[-1]) for word in split]
+    split = [merge_pair(word, merges[-1]) for word in split]
     seen.append(split[WATCHED])
 
 text(10, 20, f"a text of {len(TEXT)} bytes", bold=True)

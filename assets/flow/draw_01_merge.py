@@ -3,24 +3,20 @@
     python assets/flow/draw_01_merge.py
 """
 
+import sys
 from collections import Counter
+from pathlib import Path
 
 from pen import arrow, cell, save, text
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from solutions.ex01_tokens import merge_pair  # noqa: E402
 
 TEXT = "the hen and then the other hen"
 BEFORE, PAIR = ("h", "e"), ("t", "he")      # the merge that was made, and the one that is drawn
 VISITED, UNTOUCHED, GONE, NEW = "#F9D9A0", "#EEEEEE", "#F9D9A0", "#D6EAF5"
 LETTER, LINE = 17, 30
-
-
-def join(tokens, pair):
-    out = []
-    for token in tokens:
-        if out and (out[-1], token) == pair:
-            out[-1] += token
-        else:
-            out.append(token)
-    return out
 
 
 def counts(words):
@@ -40,8 +36,8 @@ def row(left, y, tokens, fill):
 
 
 often = Counter(word if i == 0 else " " + word for i, word in enumerate(TEXT.split()))
-before = {word: join(list(word), BEFORE) for word in often}
-after = {word: join(tokens, PAIR) for word, tokens in before.items()}
+before = {word: merge_pair(list(word), BEFORE) for word in often}
+after = {word: merge_pair(tokens, PAIR) for word, tokens in before.items()}
 there = {word for word in before if before[word] != after[word]}
 
 text(10, 20, f"the pair {shown(PAIR[0])}, {shown(PAIR[1])} is joined", bold=True)

@@ -163,10 +163,14 @@ class Assembly:
     def summary(self) -> str:
         """What the file says of itself."""
         mine, lent = self.parts()
-        said = f"A transformer in one file, from exercises/: {len(mine)} parts are yours" + (
+        said = f"A transformer in one file, from exercises/: {_parts(mine)} yours" + (
             f"; the course's stand in for {', '.join(lent)}." if lent else ".")
         said = textwrap.fill(said, COLUMNS - 3)
         return f"{said}\n\nIt needs {' and '.join(self.libraries())}. Made by python -m grader assemble.\n"
+
+
+def _parts(names: list[str]) -> str:
+    return f"{len(names)} part is" if len(names) == 1 else f"{len(names)} parts are"
 
 
 def _heading(module: Module, stem: str) -> str:
@@ -200,8 +204,11 @@ def _imports(libraries: dict[Key, str]) -> str:
 def assemble(out: Path) -> str:
     """Write the model that exercises/ holds into one file, and return what to say of it.
 
-    A file that is there already is kept beside it. Raises ValueError where a file cannot be read, or put together.
+    A file that is there already is kept beside it. Raises ValueError where a file cannot be read, or put together, and
+    where out is no place for one.
     """
+    if out.is_dir() or not out.resolve().parent.is_dir():
+        raise ValueError(f"OUT must be a file in a folder that is there, such as model.py, got {out}")
     assembly = Assembly()
     try:
         weights = Path(os.path.relpath(ROOT / "assets/pocket", out.resolve().parent)).as_posix()
@@ -211,7 +218,7 @@ def assemble(out: Path) -> str:
     kept = stubs.set_aside(out) if out.exists() and out.read_text("utf-8", "replace") != text else None
     out.write_text(text, "utf-8", newline="\n")
     mine, lent = assembly.parts()
-    said = [f"{chapters.shown(out)}: {len(text.splitlines()):,} lines. {len(mine)} parts of the model are yours"
+    said = [f"{chapters.shown(out)}: {len(text.splitlines()):,} lines. {_parts(mine)} yours"
             + (f", and the course's stand in for {', '.join(lent)}." if lent else "."),
             f"It needs {' and '.join(assembly.libraries())}, and goes on with a text:",
             f'    python {chapters.shown(out)} "The for statement"']

@@ -32,7 +32,7 @@ class Module:
     def tree(self) -> ast.Module:
         """Its syntax; what is lent has lines beyond FAR. Raises ValueError naming a file that cannot be read."""
         try:
-            tree = ast.parse("".join(self._lines(self.path)))
+            tree = ast.parse(stubs.text_of(self.path.read_bytes()))
         except (SyntaxError, ValueError, RecursionError) as error:
             raise ValueError(f"{chapters.shown(self.path)} cannot be read: {error}") from None
         if self.lent:
@@ -107,7 +107,7 @@ class Module:
 
     @staticmethod
     def _lines(path: Path) -> list[str]:
-        return (path.read_text("utf-8") + "\n").splitlines(keepends=True)
+        return [f"{line}\n" for line in stubs.text_of(path.read_bytes()).split("\n")]
 
 
 def _docstring(node: ast.AST) -> ast.Expr | None:

@@ -77,7 +77,7 @@ def test_the_course_s_own_parts_are_marked_and_write_the_same_ids(tmp_path, righ
     done = assembled(fresh(tmp_path / "exercises"), tmp_path / "model.py")
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "model.py").read_text("utf-8")
-    assert "0 parts of the model are yours" in done.stdout and "needs torch," in done.stdout
+    assert "0 parts are yours" in done.stdout and "needs torch," in done.stdout
     assert "# ---- 13 transformer: the course's, as yours is not begun" in text
     assert "BEGIN SOLUTION" not in text and "To be written here" not in text
     assert ids_of(tmp_path / "model.py") == right
@@ -133,6 +133,12 @@ def test_a_file_that_is_there_is_kept(tmp_path):
     [kept] = tmp_path.glob("model.*.py.bak")
     assert kept.read_text("utf-8") == "mine" and kept.name in done.stdout
     assert "kept" not in assembled(folder, out).stdout and len([*tmp_path.glob("*.bak")]) == 1
+
+
+@pytest.mark.parametrize("out", [".", "nowhere/model.py"])
+def test_out_is_a_file(out, tmp_path):
+    done = assembled(fresh(tmp_path / "exercises"), tmp_path / out)
+    assert done.returncode == 2 and "OUT must be a file in a folder that is there" in done.stderr
 
 
 @pytest.mark.parametrize(("was", "becomes", "said"), [
