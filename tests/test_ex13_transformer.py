@@ -408,7 +408,8 @@ def test_count_parameters(impl, draw):
     Write down the parameters of one of each module. heads · head_dim need not be d_model; a tied
     matrix counts once; only pre-norm models have a norm of their own.
     """
-    said = {name: impl.count_parameters(_drawn(impl, draw, kind)) for name, kind in KINDS.items()}
+    kinds = {**KINDS, "Qwen3 with biases": {**QWEN3, "qkv_bias": True, "o_bias": True}}
+    said = {name: impl.count_parameters(_drawn(impl, draw, kind)) for name, kind in kinds.items()}
     for name in ("ENCODER", "GPT2", "LLAMA_3_2_1B", "QWEN3_0_6B", "POCKET"):
         said[name] = impl.count_parameters(getattr(impl, name))
     return said
