@@ -125,7 +125,7 @@ def _check(options) -> int:
 
 def _watch(options) -> int:
     from grader.front import watch
-    with Grader(_setting(options)) as grader:
+    with Grader(_setting(options), many=True) as grader:
         watch.run(grader, _chosen(options))
     return 0
 

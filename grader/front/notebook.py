@@ -13,7 +13,7 @@ from grader.judge.engine import Grader
 @cache
 def _grader() -> Grader:
     """One grader for the life of the kernel, so that only the first check waits for torch."""
-    grader = Grader()
+    grader = Grader(many=True)
     atexit.register(grader.close)
     return grader
 

@@ -52,6 +52,8 @@ def _settled(grader: Grader, changed: list[Chapter], chosen: list[Chapter], scre
         try:
             for chapter in changed:
                 show(grader, chapter, screen, stop=lambda: contents(chosen) != seen)    # noqa: B023
+                if chapter != changed[-1]:
+                    grader.forget(chapter)
             return seen
         except Stopped:
             now = contents(chosen)

@@ -24,7 +24,7 @@ class Grader:
     """Asks checks of submissions. One zygote and one answer key serve it until `close`."""
 
     def __init__(self, setting: Setting = Setting(), fork: bool = CAN_FORK, many: bool = False):     # noqa: B008
-        """many: it is kept for a class's submissions."""
+        """many: a chapter will be asked for many times, by a class's submissions or at every save."""
         if setting.walls and (why := jail.missing() if setting.on_cpu else "walls are for device='cpu'"):
             raise CourseError(why)
         self.setting = setting

@@ -28,27 +28,11 @@ Bans = dict[str, set[str]]                  # what each part must not borrow
 Use = tuple[int, str, str]                  # line, name, and whose it is: a part's, or "", the whole file's
 
 
-def uses(tree: ast.Module, bans: Bans) -> list[Use]:
-    """Every use of a forbidden name in a source, whatever it was imported as.
-
-    It is the part's in whose lines it stands, where that part bans it. In any other function or class, a helper, it is
-    the parts' that get at it by that name; outside of all, every part's that bans it. A back door is the whole file's.
-    """
-    names, text = _Names(list(ast.walk(tree)), set().union(*bans.values())), _Text(tree)
-    found: dict[str, set[Use]] = {}
-    for unit, nodes in text.units.items():
-        for node in nodes:
-            for banned in filter(None, map(names.banned, names.named_by(node))):
-                banning = {part for part, ban in bans.items() if banned in ban}
-                for part in text.whose(unit, banning) if banning else [""]:
-                    found.setdefault(part, set()).add((node.lineno, banned, part))
-    return [use for part in sorted(found) for use in sorted(found[part])[:MOST]]
-
-
-class _Text:
+class Text:
     """What stands in which function or class of a module, and which of them speak of which."""
 
     def __init__(self, tree: ast.Module):
+        self.nodes = list(ast.walk(tree))
         self.units: dict[str, list[ast.AST]] = {"": []}         # "": outside of all
         self.lines: list[tuple[int, int, str]] = []             # the first and the last of each, and its name
         self._names: dict[str, set[str]] = {}       # that a function, a class or a constant speaks of
@@ -56,20 +40,21 @@ class _Text:
         while left:
             node = left.pop()
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                self.units.setdefault(node.name, []).extend(ast.walk(node))
+                inside = list(ast.walk(node))
+                self.units.setdefault(node.name, []).extend(inside)
                 self.lines.append((node.lineno, node.end_lineno, node.name))
-                self._hear(node.name, node)
+                self._hear(node.name, inside)
                 continue
             self.units[""].append(node)
             left += ast.iter_child_nodes(node)
             if isinstance(node, (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
                 targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
                 for target in targets:
-                    self._hear(target.id if isinstance(target, ast.Name) else "", node)
+                    self._hear(target.id if isinstance(target, ast.Name) else "", ast.walk(node))
 
-    def _hear(self, unit: str, of: ast.AST) -> None:
+    def _hear(self, unit: str, nodes: Iterable[ast.AST]) -> None:
         """Keep the names in a piece of code, and the texts, by which getattr and globals() reach what has that name."""
-        for node in ast.walk(of):
+        for node in nodes:
             if name := getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None):
                 if isinstance(name, str):
                     self._names.setdefault(unit, set()).add(name)
@@ -143,6 +128,23 @@ class _Names:
         return self._things.get(id(_resolve(name))) if name else None
 
 
+def uses(text: Text, bans: Bans) -> list[Use]:
+    """Every use of a forbidden name in a source, whatever it was imported as.
+
+    It is the part's in whose lines it stands, where that part bans it. In any other function or class, a helper, it is
+    the parts' that get at it by that name; outside of all, every part's that bans it. A back door is the whole file's.
+    """
+    names = _Names(text.nodes, set().union(*bans.values()))
+    found: dict[str, set[Use]] = {}
+    for unit, nodes in text.units.items():
+        for node in nodes:
+            for banned in filter(None, map(names.banned, names.named_by(node))):
+                banning = {part for part, ban in bans.items() if banned in ban}
+                for part in text.whose(unit, banning) if banning else [""]:
+                    found.setdefault(part, set()).add((node.lineno, banned, part))
+    return [use for part in sorted(found) for use in sorted(found[part])[:MOST]]
+
+
 class ForbiddenUse(BaseException):
     """Raised in a student's call; no Exception, so that no `except Exception` hides it."""
 
@@ -176,9 +178,9 @@ class Watch:
                 own = vars(holder).get(attribute)       # None: a method of a base class
                 self._places.append((holder, attribute, own, self._watched(name, thing)))
 
-    def read(self, tree: ast.Module) -> None:
+    def read(self, text: Text) -> None:
         """Learn in which lines of the submission its parts stand."""
-        self._lines = [lines for lines in _Text(tree).lines if lines[2] in self._parts]
+        self._lines = [lines for lines in text.lines if lines[2] in self._parts]
 
     def __enter__(self):
         self.seen = []

@@ -63,8 +63,8 @@ class Launcher:
     """Starts processes that serve one of `modules`, such as WORKER: by a fork where that is safe.
 
     limit: let none of them take more memory than jail.MEMORY.
-    many: they will serve a class, so the zygote forks one more for each chapter, which has loaded what that
-    chapter's submissions share.
+    many: they will serve a class, or every save, so the zygote forks one more for each chapter, which has loaded
+    what that chapter's submissions share.
     Without a fork the next worker is started ahead: it imports torch while others work.
     walls: shut them in (see jail); each is then given stages, and sees nothing else.
     """

@@ -173,12 +173,17 @@ class Submission:
             scan = scan_request(self.chapter, self.folders, self.folder, self._setting, self.hidden, self.lent)
             if self.slot.stages:
                 *self._stages, scan = self.slot.stages.stage(scan)
-            if self.slot.many and not self._own:
+            if self.slot.many:
                 self._preload = Preload(
                     tuple(test["path"] for test in scan["tests"]),
-                    tuple((other.stem, scan["folders"][other.stem]) for other in chapters.needs(self.chapter)))
+                    tuple((other.stem, scan["folders"][other.stem]) for other in self._references()))
             self._scan = scan
         return self._scan
+
+    def _references(self) -> list[Chapter]:
+        """The chapters that this one builds on, where they and all below them are the reference's."""
+        own = {other for other in chapters.needs(self.chapter) if self.folders[other.stem] != str(SOLUTIONS)}
+        return [other for other in chapters.needs(self.chapter) if not own & {other, *chapters.needs(other)}]
 
     def _worker(self) -> Child:
         return self.slot.open(self._stages, self._preload)

@@ -82,6 +82,7 @@ def load_ahead(tests: list[str], folders: list[list[str]]) -> None:
     for stem, _ in folders:
         with contextlib.suppress(Exception):
             importlib.import_module(f"{PACKAGE}.{stem}")
+    shapes.settle()
 
 
 def _uncompiled(model=None, **_):
@@ -150,10 +151,10 @@ class LoadedChapter:
         """Before any of the student's code runs: what the text of the submission names."""
         try:
             self.source = stubs.text_of(self.file.read_bytes())
-            tree = ast.parse(self.source)
-            self.parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-            self.watch.read(tree)
-            found = forbidden.uses(tree, self.bans)
+            text = forbidden.Text(ast.parse(self.source))
+            self.parameters = {node.arg for node in text.nodes if isinstance(node, ast.arg)}
+            self.watch.read(text)
+            found = forbidden.uses(text, self.bans)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return {}       # loading it will say what is wrong
         return {"forbidden": found} if found else {}

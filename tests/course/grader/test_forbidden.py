@@ -17,6 +17,10 @@ BANS = {"Linear": NAMES, "f": NAMES}
 CALM = {"and", "are", "is", "modules", "peft's", "relatives", "their", "torch's", "transformers'", "twins"}
 
 
+def read(source: str) -> forbidden.Text:
+    return forbidden.Text(ast.parse(source))
+
+
 @pytest.mark.parametrize("source, line", [
     ("import torch\nx = torch.nn.Linear(2, 3)", 2),
     ("import torch as t\nx = t.nn.Linear", 2),
@@ -38,7 +42,7 @@ CALM = {"and", "are", "is", "modules", "peft's", "relatives", "their", "torch's"
     ("import given.torch_kernels\ny = given.torch_kernels.nn.Linear(1, 2)", 2),
 ])
 def test_found_in_the_text(source, line):
-    assert line in [number for number, *_ in forbidden.uses(ast.parse(source), BANS)]
+    assert line in [number for number, *_ in forbidden.uses(read(source), BANS)]
 
 
 @pytest.mark.parametrize("source", [
@@ -49,7 +53,7 @@ def test_found_in_the_text(source, line):
     "# torch.nn.Linear\nx = 'torch.nn.Linear'",
 ])
 def test_innocent_text(source):
-    assert forbidden.uses(ast.parse(source), BANS) == []
+    assert forbidden.uses(read(source), BANS) == []
 
 
 TWO = {"one": {"torch.softmax", "torch.logsumexp"}, "two": {"torch.softmax"}}
@@ -77,7 +81,7 @@ TWO = {"one": {"torch.softmax", "torch.logsumexp"}, "two": {"torch.softmax"}}
 ])
 def test_whose_a_use_is(source, parts):
     """A part's own, or the parts' that get at a helper; outside of all, every part's; a back door is the file's."""
-    found = {part or "-" for _, _, part in forbidden.uses(ast.parse(f"import torch\n{source}"), TWO)}
+    found = {part or "-" for _, _, part in forbidden.uses(read(f"import torch\n{source}"), TWO)}
     assert " ".join(sorted(found)) == parts
 
 
