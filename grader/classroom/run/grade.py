@@ -135,7 +135,8 @@ class Run:
                  if self.grading.is_due(student.name, chapter)]
         self._write_manifest()
         todo = self._todo(blank, bool(again))
-        for line in semester.lines(self.grading, self.students, todo):
+        looked_at = chapters.several(*options.chapters) if options.chapters else chapters.chapters()
+        for line in semester.lines(self.grading, self.students, todo, looked_at):
             self.say(line)
         if options.dry_run:
             self.say("Nothing was asked, and nothing was written.")

@@ -24,10 +24,13 @@ def chapters_of(term: Term, before: dict, options) -> list[str]:
     return sorted(due.union(begun))
 
 
-def lines(grading: Grading, students: Sequence[Handed], todo: Sequence[Cell]) -> Iterator[str]:
-    """Of each hand-out: who handed in, who is late by how much, who has nothing, and what is to be asked."""
+def lines(grading: Grading, students: Sequence[Handed], todo: Sequence[Cell],
+          chosen: Sequence[Chapter]) -> Iterator[str]:
+    """Of each hand-out with a chosen chapter: who handed in, who is late, who has nothing, and what is to be asked."""
     term = grading.term
     for handout in term.handouts if term else ():
+        if not set(chosen) & {*handout.chapters}:
+            continue
         here = [student for student in students if has(student.folder, handout.chapters)]
         yield f"{title(handout)}: due {term.when(handout.due)}, {ago(handout.due)}; {len(here)} of {len(students)} " \
               f"handed {'something' if len(handout.chapters) > 1 else 'it'} in"
@@ -49,8 +52,11 @@ def lines(grading: Grading, students: Sequence[Handed], todo: Sequence[Cell]) ->
                    and chapter.stem not in grading.chapter_days.get(student.name, {})
                    for chapter in handout.chapters):
                 unknown.append(student.name)
-        late["nothing came from"] = [student.name for student in students if student not in here
-                                     and handout.due_for(student.name) <= terms.now()]
+        without = [student for student in students if student not in here
+                   and handout.due_for(student.name) <= terms.now()]
+        late["nothing came from"] = [student.name for student in without if not student.refused]
+        late["what came was refused"] = [f"{student.name} ({student.refused[0]})" for student in without
+                                         if student.refused]
         asked: dict[str, list[str]] = {}
         for cell in todo:
             if cell.chapter in handout.chapters:

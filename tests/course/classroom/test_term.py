@@ -307,6 +307,21 @@ def test_a_dry_run_says_who_is_late_and_leaves_no_trace(week1, capsys):
         "Nothing was asked, and nothing was written."]
 
 
+def test_a_look_at_one_chapter_tells_of_its_hand_out_and_what_was_refused(week1, capsys):
+    week1.gradescope("w2", ("bob", "2026-10-19 10:00:00 Z", {LINEAR.stem: "y = 1"}))
+    handed = week1.top / "w2" / "submission_1" / f"{LINEAR.stem}.py"
+    handed.unlink()
+    handed.symlink_to("/etc/passwd")
+    week1.at("2026-10-22T12:00:00+02:00")
+    capsys.readouterr()
+    assert week1.grade("w2", "--dry-run", "--chapters", "3") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if "week" in line] == [
+        "week 2 (03): due Mon 19 Oct 2026, 18:00, 2 days 18 hours ago; 0 of 3 handed it in"]
+    assert "    nothing came from: ada, eve" in said
+    assert any(line.startswith("    what came was refused: bob (") and "link" in line for line in said), said
+
+
 def test_before_the_first_deadline_there_is_only_a_dry_run(semester, capsys):
     semester.gradescope("w1", ("ada", "2026-10-01 10:00:00 Z", {SHAPES.stem: "x = 1"}))
     semester.at("2026-10-02T12:00:00+02:00")
