@@ -222,6 +222,18 @@ def test_watch_sees_a_save_in_a_chapter_that_another_builds_on(course):
     assert [c for c, seen in watch.contents([FIRST, LAST]).items() if seen != before[c]] == [FIRST, LAST]
 
 
+def test_what_workers_are_forked_with_is_the_reference_s_alone(course):
+    """A student's own prerequisite is loaded anew at each save, also where the reference stood in for it before."""
+    LAST.exercise.write_text(LAST_SOLUTION)
+    with Grader(many=True) as grader:
+        assert [v.word for v in grader.grade(LAST)] == ["passed"]
+        for answer, word in ((5, "wrong"), (2, "passed"), (6, "wrong")):
+            _write(FIRST, "return 2", f"return {answer}")
+            assert [v.word for v in grader.grade(LAST)] == [word]
+        FIRST.exercise.write_text(chapters.make_stub(FIRST_SOLUTION))
+        assert [v.word for v in grader.grade(LAST)] == ["passed"]
+
+
 def test_comments_and_spacing_are_no_beginning(course):
     FIRST.exercise.write_text("# my notes\n" + chapters.make_stub(FIRST_SOLUTION).replace("int:", "int :"))
     assert not stubs.started(FIRST)
