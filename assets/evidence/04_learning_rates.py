@@ -21,8 +21,8 @@ from solutions.ex04_normalization import RMSNorm  # noqa: E402
 FILE = HERE / "04_learning_rates.csv"
 STOPS = (40, 80, 160)
 COLUMNS = ["kind", "rate", "seed", *(f"loss {step}" for step in STOPS)]
-USUAL = ("1e-3", "1e-2", "3e-2", "1e-1", "3e-1", "1e0", "3e0", "1e1")
-RATES = {"no norm": ("1e-8", "1e-7", "1e-6", "1e-5", "1e-4"), "no norm, small start": USUAL, "RMSNorm": USUAL,
+USUAL = ("1e-2", "3e-2", "1e-1", "2e-1", "3e-1", "1e0", "3e0", "1e1")
+RATES = {"no norm": ("1e-8", "1e-6", "3e-6", "1e-5", "1e-4"), "no norm, small start": USUAL, "RMSNorm": USUAL,
          "RMSNorm, small start": USUAL}
 
 

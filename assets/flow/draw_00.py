@@ -33,13 +33,13 @@ text(176, 147, "row after row")
 text(10, 172, f"memory: one line of {len(line)} places", bold=True)
 for i, number in enumerate(line):
     cell(12 + 14 * i, 182, 14, 24, "", COLOURS[number // 10])
-cell(12 + 14 * place, 182, 14, 24, "", "#000000")
+cell(12 + 14 * place, 182, 14, 24, x[word][feature], COLOURS[word], 2.6, 11)
 for i in range(0, len(line), features):
     text(12 + 14 * i + 7, 222, i, "middle", 12)
 text(12 + 14 * place + 7, 242, f"place {word}·{features} + {feature}·1 = {place}", "middle")
 
 arrow(166, 252, 166, 272)
-text(176, 267, f"cut {features} features in {heads}, then swap")
+text(176, 267, f"same line, strides {size, features, 1}")
 text(10, 294, f"{heads} heads, {len(words)} words, {size} features", bold=True)
 for head in range(heads):
     left = 70 + 140 * head

@@ -24,16 +24,19 @@ text(250, 20, f"vectors ({len(ids)}, {len(TABLE[0])})", bold=True)
 for v, row in enumerate(TABLE):
     for j, number in enumerate(row):
         cell(110 + 25 * j, 34 + 26 * v, 25, 26, brief(number), COLOURS[v], size=12)
+for v in set(range(len(WORDS))) - set(ids):                 # the rows that are not read
+    text(105, 51 + 26 * v, WORDS[v], "end", 12)
 for p, i in enumerate(ids):
     top = 47 + 26 * p
     text(44, top + 18, TEXT[p], "end", 12)
     cell(48, top, 22, 26, i, COLOURS[i])
-    arrow(71, top + 13, 108, 47 + 26 * i)
-    arrow(211, 47 + 26 * i, 248, top + 13)
+    row = 47 + 26 * i + (7 if i in ids[:p] else -4 if i in ids[p + 1:] else 0)     # two arrows at one row
+    arrow(71, top + 13, 108, row)
+    arrow(211, row, 248, top + 13)
     for j, number in enumerate(TABLE[i]):
         cell(250 + 25 * j, top, 25, 26, brief(number), COLOURS[i], size=12)
 
-text(8, 226, "The way back: one vector, all rows", bold=True)
+text(8, 226, "At the end: one vector, all rows", bold=True)
 for j, number in enumerate(TABLE[1]):
     cell(8 + 25 * j, 238, 25, 26, brief(number), COLOURS[1], size=12)
 text(120, 256, "· each row of the table =")
