@@ -3,7 +3,8 @@
     python assets/evidence/08_networks.py        writes 08_budgets.csv, 08_dead.csv and 08_dropout.csv, resumable
 
 Tuned: AdamW's rate, with the seeds GRID, for each network over RATES, with and without dropout over DROPOUT_RATES. The
-best (the lowest held-out loss at any step) runs with all seeds. 08_dead.csv: one network, at rates too high on purpose.
+best (the lowest held-out loss at any step) runs with all seeds. 08_dead.csv: one network, 100 steps at rates too high
+on purpose, then MORE steps at an ordinary one.
 The text is what Python's help() says, so another version of Python has slightly other numbers.
 """
 
@@ -26,7 +27,7 @@ NETWORKS = {"no feed-forward": torch.nn.Identity,
             "MLP, GELU": lambda: MLP(64, 256, "gelu", bias=False),
             "SwiGLU": lambda: SwiGLU(64, 170)}
 RATES, STOPS = ("0.003", "0.01", "0.03"), (100, 200, 400, 600, 1200)
-DEADLY = (0.003, 0.05, 0.1)
+DEADLY, MORE, REPAIR = (0.003, 0.05, 0.1), 500, 0.003
 DROPOUT_RATES, DROPOUT_STOPS, FEW = ("0.0003", "0.001", "0.003"), (50, 100, 150, 200, 300, 600), 20_000
 
 
@@ -73,7 +74,10 @@ def held_out_loss(model, rows) -> float:
 
 def train(make, seed, windows, steps, lr=3e-3, seen=lambda model, step: None):
     torch.manual_seed(seed)
-    model = Guesser(make())
+    return fit(Guesser(make()), windows, steps, lr, seen)
+
+
+def fit(model, windows, steps, lr, seen=lambda model, step: None):
     adam = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
     for step in range(1, steps + 1):
         loss = loss_of(model, windows[torch.randint(0, len(windows), (256,))])
@@ -107,14 +111,22 @@ def budgets(name, rate, seed, windows, held_out) -> list[str]:
 
 
 def dead(activation, lr, seed, windows, held_out) -> list[str]:
-    """Of 256 units, how many have slope 0 for every held-out input, and how many stay below 0.1."""
+    """Of 256 units, how many have slope 0 for every held-out input, and how many stay below 0.1; and how many of each
+    kind still do after MORE steps at REPAIR, an ordinary rate."""
     model = train(lambda: MLP(64, 256, activation), seed, windows, 100, float(lr))
+    before = steepest(model, activation, held_out)
+    after = steepest(fit(model, windows, MORE, REPAIR), activation, held_out)
+    return [f"{count.sum()}" for count in (before == 0, before < 0.1, (before == 0) & (after == 0),
+                                           (before < 0.1) & (after < 0.1))]
+
+
+def steepest(model, activation, held_out) -> torch.Tensor:
+    """The largest slope of each hidden unit, over the held-out inputs."""
     with torch.no_grad():
         h = model.feed_forward.up(model.features(held_out[:, :8]))
     h.requires_grad_()
     ACTIVATIONS[activation](h).sum().backward()
-    best = h.grad.abs().amax(0)
-    return [f"{(best == 0).sum()}", f"{(best < 0.1).sum()}"]
+    return h.grad.abs().amax(0)
 
 
 def dropout(p, rate, seed, windows, held_out) -> list[str]:
@@ -149,7 +161,7 @@ def main() -> None:
 
     tuned(HERE / "08_budgets.csv", ["network", "rate", "seed", *(f"loss {n}" for n in STOPS), "swapped", "above 0"],
           rows_of(budgets), NETWORKS, RATES, slice(3, 3 + len(STOPS)))
-    table.resume(HERE / "08_dead.csv", ["activation", "rate", "seed", "slope 0", "below 0.1"], [
+    table.resume(HERE / "08_dead.csv", ["activation", "rate", "seed", "slope 0", "below 0.1", "still 0", "still below"], [
         (name, rate, seed) for seed in SEEDS for rate in DEADLY for name in ("relu", "gelu", "silu")], rows_of(dead))
     tuned(HERE / "08_dropout.csv", ["p", "rate", "seed", "training loss", *(f"held out {n}" for n in DROPOUT_STOPS)],
           rows_of(dropout), (0.0, 0.5), DROPOUT_RATES, slice(4, 4 + len(DROPOUT_STOPS)))

@@ -24,7 +24,7 @@ from solutions.ex07_rope import RoPE  # noqa: E402
 from solutions.ex09_attention import MultiHeadAttention  # noqa: E402
 
 TABLE = HERE / "09_heads.csv"
-AT, RATES, SEEDS = (300,), (0.003, 0.01, 0.03), range(5)
+AT, RATES, SEEDS = (300,), (0.003, 0.01, 0.03, 0.1), range(5)
 COLUMNS = ["heads", "rate", "seed", *(f"step {step}" for step in AT)]
 
 

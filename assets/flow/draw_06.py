@@ -25,23 +25,24 @@ def text(x, y, words, size=12.5, anchor="middle", weight="normal") -> str:
     return f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" font-weight="{weight}">{words}</text>'
 
 
-def grid(left, top, values, fill, width=25) -> str:
+def grid(left, top, values, fill, width=25, size=12.5) -> str:
     return "".join(
         f'<rect x="{left + width * j}" y="{top + 26 * i}" width="{width}" height="26" fill="{fill}" stroke="{INK}"/>'
-        + text(left + width * (j + 0.5), top + 26 * i + 18, number(value))
+        + text(left + width * (j + 0.5), top + 26 * i + 18, number(value), size)
         for i, line in enumerate(values) for j, value in enumerate(line))
 
 
 parts = [
     text(180, 20, "1. added to the words", 14, weight="bold"),
-    text(52, 44, "words"), text(177, 44, "positions"), text(302, 44, "sum, into attention"),
-    grid(4, 52, WORDS, GREY, 24), text(112, 96, "+", 18), grid(123, 52, places, BLUE, 27), text(241, 96, "=", 18),
-    grid(252, 52, summed, ORANGE, 25),
+    text(85, 44, "words"), text(199, 44, "positions"), text(357, 44, "sum, into attention", anchor="end"),
+    grid(41, 52, WORDS, GREY, 22), text(137, 96, "+", 18), grid(145, 52, places, BLUE, 27, 11.5),
+    text(261, 96, "=", 18), grid(269, 52, summed, ORANGE, 22, 11.5),
+    *(text(37, 70 + 26 * i, name, anchor="end") for i, name in enumerate(NAMES)),
     text(180, 150, "3 tokens down, 4 features across", 12.5),
     text(180, 196, "2. added to the scores", 14, weight="bold"),
-    text(84, 220, "scores"), text(197, 220, "bias"), text(312, 220, "into softmax"),
-    grid(42, 228, scores, GREY, 28), text(142, 272, "+", 18), grid(156, 228, bias, BLUE, 30), text(259, 272, "=", 18),
-    grid(270, 228, biased, ORANGE, 29),
+    text(84, 220, "scores"), text(199, 220, "bias"), text(314, 220, "into softmax"),
+    grid(42, 228, scores, GREY, 28), text(139, 272, "+", 18), grid(150, 228, bias, BLUE, 33), text(260, 272, "=", 18),
+    grid(271, 228, biased, ORANGE, 29, 11.5),
     *(text(37, 246 + 26 * i, name, anchor="end") for i, name in enumerate(NAMES)),
     text(180, 326, "3 queries down, 3 keys across"),
     text(180, 344, "here the bias takes off ½ for each step back"),
