@@ -66,21 +66,22 @@ def main() -> None:
 
     svg = [text(8, 18, "The stream of “that”, from top to bottom", "start", True)]
     svg += [text(LINE + (i - 1.5) * WIDE, 42, name) for i, name in enumerate(FEATURES)]
-    svg += [f'<path d="M{LINE} 60 L{LINE} 474" stroke="{INK}" stroke-width="5"/>', stream(48, that),
+    svg += [f'<path d="M{LINE} 60 L{LINE} 514" stroke="{INK}" stroke-width="5"/>', stream(48, that),
             text(190, 66, "the word itself", "start")]
-    svg += [box(86, ["norm 1 of “cat” gives", ", ".join(numbers(copied))], COPY),
-            box(146, ["attention (look_back):", "half of it"], PART),
-            arrow((274, 128), (274, 144)), arrow((274, 171 + 17), (274, 217), (LINE + 14, 217)),
-            text(190, 210, "adds " + ", ".join(numbers(heard))), plus(217),
-            stream(244, middle), text(190, 262, "the sum so far", "start")]
-    svg += [f'<circle cx="{LINE}" cy="291" r="5" fill="{INK}"/>', arrow((LINE, 291), (274, 291), (274, 304)),
-            box(306, ["norm 2 gives", ", ".join(numbers(copy))], COPY),
-            box(366, ["feed-forward (detect):", f"{copy[1]:.2f} + {copy[2]:.2f} − 2 = {excess:.3f}",
+    svg += [box(80, ["stream of “cat”: " + ", ".join(numbers(X0["cat"]))], STREAM), arrow((274, 105), (274, 120)),
+            box(122, ["norm 1 gives", ", ".join(numbers(copied))], COPY),
+            box(182, ["attention (look_back):", "half of it"], PART),
+            arrow((274, 164), (274, 180)), arrow((274, 224), (274, 257), (LINE + 14, 257)),
+            text(190, 250, "adds " + ", ".join(numbers(heard))), plus(257),
+            stream(284, middle), text(190, 302, "the sum so far", "start")]
+    svg += [f'<circle cx="{LINE}" cy="331" r="5" fill="{INK}"/>', arrow((LINE, 331), (274, 331), (274, 344)),
+            box(346, ["norm 2 gives", ", ".join(numbers(copy))], COPY),
+            box(406, ["feed-forward (detect):", f"{copy[1]:.2f} + {copy[2]:.2f} − 2 = {excess:.3f}",
                       f"times 3 is {found[3]:.2f}"], PART),
-            arrow((274, 348), (274, 364)), arrow((274, 425), (274, 449), (LINE + 14, 449)),
-            text(190, 442, "adds " + ", ".join(numbers(found))), plus(449),
-            stream(474, after), text(190, 492, "all three, side by side", "start")]
-    high = 512
+            arrow((274, 388), (274, 404)), arrow((274, 465), (274, 489), (LINE + 14, 489)),
+            text(190, 482, "adds " + ", ".join(numbers(found))), plus(489),
+            stream(514, after), text(190, 532, "all three, side by side", "start")]
+    high = 552
     (Path(__file__).parent / "12.svg").write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 360 {high}" width="360" height="{high}" '
         f'font-family="{FONT}">\n<title>One word through one block</title>\n'

@@ -64,7 +64,7 @@ def table(top, numbers, form, fill):
 
 
 def signed(value):
-    return f"{value:.1f}".replace("-", "−")
+    return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")          # no −0.0
 
 
 model, steps = toy(), []
