@@ -61,11 +61,11 @@ cut = sum(value is None for value in kept)
 together = " + ".join(f"{share:.3f}" for share in sorted(shares, reverse=True)[:len(LOGITS) - cut])
 parts = [*(text(LEFT + WIDTH * (i + 0.5), 20, word, 13, weight="bold") for i, word in enumerate(WORDS)),
          row(28, LOGITS, 2), step(58, f"temperature: divide by {TEMPERATURE}"),
-         row(88, warm, 2), step(118, "softmax, to know who has how much"),
+         row(88, warm, 2), step(118, "softmax, to get probabilities"),
          row(148, shares, 3),
          step(178, f"top-p = {P}: {together} reach {P}"),
          row(208, kept, 2), step(238, "softmax: what is left adds up to 1 again"),
-         row(268, final, 3), step(298, f"side by side on a line; throw u = {U}")]
+         row(268, final, 3), step(298, f"side by side on a line; draw u = {U}")]
 left = 0.0
 for i, share in enumerate(final):
     if share:
