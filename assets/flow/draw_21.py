@@ -45,7 +45,7 @@ for number, (answer, reward, advantage) in enumerate(zip(ANSWERS, rewards, advan
               box(LEFT + 206, y, 56, signed(advantage), fill)]
     middle, reach = y + 16, 10 * abs(advantage)
     up = -1 if advantage > 0 else 1
-    parts.append(arrow(LEFT + 308, middle - up * reach, LEFT + 308, middle + up * reach, 1 + 1.6 * abs(advantage)))
+    parts.append(arrow(LEFT + 308, middle - up * reach, LEFT + 308, middle + up * reach, 1 + 0.7 * abs(advantage)))
     parts.append(text(LEFT + 338, middle + 5, "up" if advantage > 0 else "down", 12))
 y = TOP + HIGH * len(ANSWERS) + 16
 said = (f"{centre:.2f}", f"{spread:.1f}")
