@@ -39,7 +39,7 @@ for n in range(len(ROUTER)):
     cell(first, 174, width, 26, f"expert {n}" if width > 50 else n, FILLS[n], 1.6)
     arrow(first + width / 2, 202, first + width / 2, 220)
     x += 6
-text(180, 240, "sorted back, weighed, and added up for each token:", "middle", 12)
+text(180, 240, "sorted back, weighted, and added up for each token:", "middle", 12)
 for t, (token, experts) in enumerate(zip(TOKENS, chosen)):
     left = 14 + 68 * t
     cell(left, 252, 60, 24, token)
