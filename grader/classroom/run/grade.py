@@ -139,6 +139,7 @@ class Run:
         for line in semester.lines(self.grading, self.students, todo, looked_at):
             self.say(line)
         if options.dry_run:
+            self._say_strangers()
             self.say("Nothing was asked, and nothing was written.")
             return
         folders = {student.name: student.folder for student in self.students}
@@ -175,6 +176,12 @@ class Run:
         if reused := len(blank) - len(todo) - sum(cell.missing for cell in blank):
             self.say(f"{reused} are as they were graded, {len(todo)} are to be asked.")
         return todo
+
+    def _say_strangers(self) -> None:
+        """Whom the instructor's own files name, and nobody is called."""
+        for what, named in self.grading.named().items():
+            if nobody := named - {student.name for student in self.students}:
+                self.say(f"{what} names nobody here: {', '.join(sorted(nobody))}")
 
     def _plan(self, pool, wanted: list[Chapter]) -> None:
         """Have the reference answer, and see that the walls hold."""
@@ -276,9 +283,7 @@ class Run:
                      f"{': ' if instead else ''}{'; '.join(instead)}")
         if gone := self.gone():
             self.say(f"no longer handed in: {', '.join(gone)}; the files of before stay, and count nowhere")
-        for what, named in self.grading.named().items():
-            if nobody := named - {student.name for student in self.students}:
-                self.say(f"{what} names nobody here: {', '.join(sorted(nobody))}")
+        self._say_strangers()
         self.say(f"Written to {chapters.shown(self.out)}: grades.csv, class.html, feedback/, results/, junit.xml, "
                  f"manifest.json{', canvas.csv' if self.template else ''}.")
         return 1 if lost or self.refused or any(student.refused for student in self.students) else 0

@@ -11,7 +11,7 @@ from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells
 from grader.classroom.run.folder import locked
 from grader.classroom.run.grade import Run
-from grader.classroom.run.options import checks_of, manifest, need_walls, rules_of, template_of
+from grader.classroom.run.options import checks_of, manifest, need_walls, rules_of, settle, template_of
 from grader.course.chapters import several
 from grader.front.results import from_json, to_json
 
@@ -33,9 +33,7 @@ def run(options) -> int:
     students = [Handed(name, said["source"], out / "submissions" / name, refused=said["refused"],
                        names=said.get("names", []))
                 for name, said in before["students"].items()]
-    settled = {**before["options"], "walls": before["options"]["walls"] and not options.no_jail}
-    if options.term:
-        settled["term"] = str(options.term.resolve())
+    settled = {**before["options"], **settle(options, before["options"])}
     rules, template = rules_of(options, settled, before), template_of(options, settled)
     need_walls(settled, options.cluster)
     this = Run(out, settled, before["seed"], students, before["refused"], rules, template)

@@ -1,5 +1,6 @@
 """What a run of a term looks at, and what it says of it before anything is asked."""
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from grader.classroom.term import terms
 from grader.classroom.term.terms import LATE, Handout, Term, span
 from grader.course.chapters import Chapter, chapters, several
 
+EXERCISE = re.compile(r"ex\d\d_")
 NAMES = 12                  # of whom something is to be asked; the others are counted
 
 
@@ -54,9 +56,10 @@ def lines(grading: Grading, students: Sequence[Handed], todo: Sequence[Cell],
                 unknown.append(student.name)
         without = [student for student in students if student not in here
                    and handout.due_for(student.name) <= terms.now()]
-        late["nothing came from"] = [student.name for student in without if not student.refused]
-        late["what came was refused"] = [f"{student.name} ({student.refused[0]})" for student in without
-                                         if student.refused]
+        refused = {student.name: [why for why in student.refused if not EXERCISE.match(why) or any(
+            why.startswith(chapter.stem) for chapter in handout.chapters)] for student in without}
+        late["nothing came from"] = [name for name, why in refused.items() if not why]
+        late["what came was refused"] = [f"{name} ({'; '.join(why)})" for name, why in refused.items() if why]
         asked: dict[str, list[str]] = {}
         for cell in todo:
             if cell.chapter in handout.chapters:

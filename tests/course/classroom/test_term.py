@@ -260,6 +260,18 @@ def test_decisions_canvas_and_a_regrade_go_on_to_work(week1, tmp_path):
                  str(ROOT / "grading.toml")]) == 0
 
 
+def test_a_regrade_takes_options_that_are_given_now_and_a_look_says_who_is_unknown(week1, tmp_path, capsys):
+    (tmp_path / "mine").mkdir()
+    assert main(["grade", "--regrade", str(week1.out / "manifest.json"), "--no-jail", "--timeout", "3",
+                 "--hidden-from", str(tmp_path / "mine")]) == 0
+    kept = json.loads((week1.out / "manifest.json").read_text("utf-8"))["options"]
+    assert (kept["timeout"], kept["hidden_from"]) == (3, str(tmp_path / "mine")) and kept["chapters"] == [SHAPES.stem]
+    week1.write("term.toml", TERM.replace("eve =", "nobody ="))
+    capsys.readouterr()
+    assert week1.grade("w1", "--dry-run") == 0
+    assert "names nobody here: nobody" in capsys.readouterr().out
+
+
 def test_a_run_that_was_interrupted_goes_on_with_the_same_command(semester, monkeypatch):
     semester.gradescope("w1", ("ada", "2026-10-06 10:00:00 Z", {SHAPES.stem: "x = 1"}))
     semester.at("2026-10-08T12:00:00+02:00")
