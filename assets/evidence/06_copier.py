@@ -6,9 +6,8 @@ copy: say the token three places back. recall: say the last token of class A (ki
 Tuned: Adam's rate, for each way and task, with the seeds GRID: 0.003, 0.01 and 0.03, and on along RATES as long as the
 best one is the least or the greatest of those tried. T5 begins with 0.1 as well: with 16 tokens to learn from it is
 the same model as clipped with m = 20, whose rates went that far. The best (most right answers at the greatest length
-after 600 steps; where rates share the best, the one nearest to 0.01) runs with all seeds. Accuracies stand there after 200 and
-after 600 steps. A control: clipped with a limit past the trained
-distances (m = 20).
+after 600 steps; where rates share the best, the one nearest to 0.01) runs with all seeds. Accuracies stand there
+after 200 and after 600 steps. A control: clipped with a limit past the trained distances (m = 20).
 06_wrong.csv: what two wrong sinusoids do, given to the model that was trained on the right one, or trained on.
 06_filled.csv: the control for T5, whose buckets of 16 and more were never trained: they get the number of bucket 15.
 """
@@ -160,7 +159,7 @@ def best(task: str, kind: str, rows: list[list[str]]) -> str:
 
 
 def tune(file: Path, task: str, kind: str) -> str:
-    """The best rate: from 0.003 to 0.03 (T5: 0.1), and one further at each end where the best lies, until it does not."""
+    """The best rate: from 0.003 to 0.03 (T5: 0.1), and one further at an end where the best lies, until it does not."""
     low, high = RATES.index("0.003"), RATES.index("0.1" if kind == "T5" else "0.03")
     while True:
         table.resume(file, COLUMNS, [(task, kind, rate, seed) for seed in GRID for rate in RATES[low:high + 1]], ways)

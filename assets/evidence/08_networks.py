@@ -161,7 +161,8 @@ def main() -> None:
 
     tuned(HERE / "08_budgets.csv", ["network", "rate", "seed", *(f"loss {n}" for n in STOPS), "swapped", "above 0"],
           rows_of(budgets), NETWORKS, RATES, slice(3, 3 + len(STOPS)))
-    table.resume(HERE / "08_dead.csv", ["activation", "rate", "seed", "slope 0", "below 0.1", "still 0", "still below"], [
+    columns = ["activation", "rate", "seed", "slope 0", "below 0.1", "still 0", "still below"]
+    table.resume(HERE / "08_dead.csv", columns, [
         (name, rate, seed) for seed in SEEDS for rate in DEADLY for name in ("relu", "gelu", "silu")], rows_of(dead))
     tuned(HERE / "08_dropout.csv", ["p", "rate", "seed", "training loss", *(f"held out {n}" for n in DROPOUT_STOPS)],
           rows_of(dropout), (0.0, 0.5), DROPOUT_RATES, slice(4, 4 + len(DROPOUT_STOPS)))

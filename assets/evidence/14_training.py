@@ -50,12 +50,14 @@ ABLATIONS = {
     "all parts": {}, "no norm": {"norm": False}, "no clipping": {"max_norm": 1e9}, "no warm-up": {"warmup": 0},
     "constant rate": {"floor": 1.0},
 }
-GRIDS = {"descent": (0.01, 0.03, 0.1, 0.3, 1.0), "momentum": (0.003, 0.01, 0.03, 0.1), "AdamW": (5e-4, 1e-3, 2e-3, 5e-3),
+GRIDS = {"descent": (0.01, 0.03, 0.1, 0.3, 1.0), "momentum": (0.003, 0.01, 0.03, 0.1),
+         "AdamW": (5e-4, 1e-3, 2e-3, 5e-3),
          **dict.fromkeys(ABLATIONS, (1e-3, 2e-3, 5e-3)), "no norm": (1e-3, 2e-3, 5e-3, 1e-2, 2e-2),
          "no clipping": (5e-4, 1e-3, 2e-3, 5e-3),
          "constant rate": (5e-4, 1e-3, 2e-3, 5e-3)}
 SHOWN = {*(("descent", rate) for rate in GRIDS["descent"]), ("momentum", 0.03),
-         *(("AdamW", rate) for rate in GRIDS["AdamW"][:3]), *((name, rate) for name in ABLATIONS for rate in GRIDS[name]),
+         *(("AdamW", rate) for rate in GRIDS["AdamW"][:3]),
+         *((name, rate) for name in ABLATIONS for rate in GRIDS[name]),
          ("one batch", 2e-3), ("Llama", 2e-3)}
 
 

@@ -23,7 +23,8 @@ COLUMNS = ["model", "setting", "seed", "repeated", "surprise", "tail"]
 NEW, RUN, FRONT = 64, 4, 100        # new tokens a text, the length of a run, ranks that are not the tail
 PASSAGES = "the five passages"
 SETTINGS = [{"temperature": 0}, {"temperature": 0, "repetition_penalty": 1.3}, {"temperature": 0.5},
-            {"temperature": 0.7}, {"temperature": 1}, {"temperature": 1.5}, {"top_k": 10}, {"top_k": 40}, {"top_k": 100},
+            {"temperature": 0.7}, {"temperature": 1}, {"temperature": 1.5},
+            {"top_k": 10}, {"top_k": 40}, {"top_k": 100},
             {"top_p": 0.5}, {"top_p": 0.7}, {"top_p": 0.9}, {"min_p": 0.02}, {"min_p": 0.05}, {"min_p": 0.1}]
 PROMPTS = [
     ["The for statement", "A class", "Return a list of", "If the file", "This function", "The string"],
