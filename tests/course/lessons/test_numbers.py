@@ -14,9 +14,9 @@ from grader.course import chapters
 from grader.course.lesson import cells
 
 LESSON = pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
-# Folds, code, equations, pictures, headings and how long it takes are not read: they report no result.
+# Folds, code, equations, pictures, headings, quotations and how long it takes are not read: they report no result.
 UNREAD = re.compile(r"(?sm)<details.*?</details>|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|!\[[^\]]*\]\([^)]*\)"
-                    r"|^#+ [^\n]*|\*\*Time.*?(?=\n\n|\Z)")
+                    r"|^(?:#+|>) [^\n]*|\*\*Time.*?(?=\n\n|\Z)")
 ROW = re.compile(r"(?m)^\s*\|.*$")
 SENTENCE = re.compile(r"\n\s*\n|\n *(?:[-*]|\d+\.) |(?<=[.?!:])\s+(?=[A-Z*\[\"(])")
 LINK = re.compile(r"\[([^\]]*)\]\([^)\s]+\)")
@@ -28,7 +28,7 @@ HEADING = re.compile(r"## (\d*)")
 DIGITS = r"(?:\d{1,3}(?:[,_]\d{3})+(?!\d)|\d+)"
 WHOLE = r"(?:\d{1,3}(?:,\d{3})+|\d\d+)"
 POWER = r"(?: · 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?"
-SAID = re.compile(rf"(?<![\w.,-])(−?)({DIGITS}\.\d+|{WHOLE})(?![\d_°⁰¹²³⁴-⁹]|[.,]\d){POWER}\s?(\w+|%)?")
+SAID = re.compile(rf"(?<![\w.,-])(−?)({DIGITS}\.\d+|{WHOLE})(?![\d_°⁰¹²³⁴-⁹⁻]|[.,]\d){POWER}\s?(\w+|%)?")
 SHOWN = re.compile(rf"([-−]?)({DIGITS}(?:\.\d*)?(?:[eE][-+]?\d+)?|\.\d+){POWER}")
 COMMENT = re.compile(r"(?m)(?:^|\s)# .*$")
 POWERS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
@@ -130,6 +130,7 @@ def test_a_changed_digit_is_found():
     ("The rate 2.2 · 10⁻⁴ is low.", 0), ("The rate 2.2 · 10⁻³ is low.", 1),
     ("Python 3.11 has it.", 1), ("In Python 3.11 it is.", 0), ("Section 2 says 7.25.", 0), ("It says 7.25.", 1),
     ("They found 9.75 ([paper](https://arxiv.org/abs/1)). We find 9.75.", 1), ("`9.75` and\n$$\n9.75\n$$", 0),
+    ("> Write 9.75\n> or 180.", 0), ("It was 2 · 10⁻⁹.", 0), ("It was 10.", 1),
 ])
 def test_what_counts_as_shown(text, count):
     def code(source, printed):
