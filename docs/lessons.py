@@ -98,10 +98,3 @@ def _words(value) -> str:
     if isinstance(value, ast.JoinedStr):
         return " ".join("".join(part.value if isinstance(part, ast.Constant) else "…" for part in value.values).split())
     return ""
-
-
-def figure(chapter: Chapter, title: str) -> tuple[str, str]:
-    """A figure that the lesson drew: its PNG in base64, and its alt text."""
-    found = [(output["data"]["image/png"], alt(cell["source"])) for cell in lesson.cells(chapter, "code")
-             for output in cell["outputs"] if "image/png" in output.get("data", {})]
-    return next((png, words) for png, words in found if title in words)

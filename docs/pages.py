@@ -1,7 +1,6 @@
 """The front page, the course's own pages, and for each exercise what is to be written, and what it has to do."""
 
 import ast
-import base64
 import re
 import shutil
 from pathlib import Path
@@ -10,7 +9,6 @@ from docs import lessons, maps, solutions
 from grader.course.chapters import ROOT, Chapter, chapters, parts, prerequisites, stub
 from grader.course.lesson import exercises
 
-INTEREST = ("12", "What each depth would say next")       # the figure of the front page: its lesson and its title
 WHOLE = ("The model as a map: text runs in at the upper left, through the blocks along the residual stream, "
          "and out at the upper right")
 # The course's own pages: they lie where they did, so that links between them lead where they did.
@@ -32,7 +30,6 @@ def write_front(folder: Path, book: str) -> None:
            f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
            "each is a link to the lesson that builds it. To write the parts yourself, [begin here](README.md).",
            maps.linked(f"![{WHOLE}](assets/map/all.svg)", "notebooks/")]
-    out += _interest(folder)
     out += ["## After each lesson", "\n".join(
         f"- [**{chapter.number} · {name(chapter)}.**](notebooks/{chapter.notebook.name}) "
         f"{_moved(lessons.outcome(chapter))}" for chapter in everyone)]
@@ -119,20 +116,6 @@ def _pieces(source: str) -> dict[str, str]:
             found[""] += code + "\n"
     found[""] = found[""].rstrip()
     return found
-
-
-def _interest(folder: Path) -> list[str]:
-    """The figure that makes one want to begin, and where it comes from."""
-    number, title = INTEREST
-    chapter = next((chapter for chapter in chapters() if chapter.number == number), None)
-    if chapter is None:                 # the chapter was left out
-        return []
-    png, alt = lessons.figure(chapter, title)
-    (folder / "interest.png").write_bytes(base64.b64decode(png))
-    said = ("What the pocket model would say next, had it stopped after each of its blocks, at every token of a line. "
-            "A dot marks what did come next; in the orange frame no further block changes the choice.")
-    return [f"![{alt}](interest.png)",
-            f"{said} From [lesson {number}, {name(chapter)}](notebooks/{chapter.notebook.name})."]
 
 
 def _words() -> list[str]:

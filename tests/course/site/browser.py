@@ -1,31 +1,24 @@
-"""Pages of a site in a headless Chromium, by its command line alone: what they measure, load and say to the console."""
+"""Pages in a headless Chromium, driven by Playwright, which meet no other host than the folder that is served."""
 
-import html
-import json
-import re
-import subprocess
+import atexit
+import functools
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pytest
+
 from docs.book import CHROMIUM
 
-WRAPPER = """<!doctype html><link rel=icon href="data:,"><pre id=said></pre>
-<iframe id=frame style="border:0;width:%dpx;height:800px" %s></iframe>
-<script>
-async function go() {
-  const frame = document.getElementById("frame"), said = [];
-  for (const page of %s) {
-    await new Promise(loaded => { frame.onload = loaded; frame.src = page; });
-    const inside = frame.contentDocument, view = frame.contentWindow;
-    said.push(await (async () => { %s })());
-  }
-  document.getElementById("said").textContent = JSON.stringify(said);
-}
-go();
-</script>"""
+try:
+    from playwright.sync_api import Browser, Page, sync_playwright
+except ImportError:
+    sync_playwright = None
+
+needed = pytest.mark.skipif(not CHROMIUM or sync_playwright is None,
+                            reason="pages are looked at in Chromium, by the playwright of requirements-site.txt")
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -34,33 +27,47 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(site: Path, folder: Path):
-    """The address of a server on this machine that holds the site, in site/, and what lies in folder."""
-    if not (folder / "site").exists():
-        (folder / "site").symlink_to(site.resolve(), target_is_directory=True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+def served(folder: Path) -> Iterator[str]:
+    """The address of a server on this machine that holds a folder."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
 
 
-def ask(site: Path, pages: list[Path], script: str, folder: Path, width: int = 1200,
-        scripts: bool = True) -> tuple[list, str]:
-    """What a script says in each page, where `inside` is its document and `view` its window; and the console."""
-    (folder / "wrapper.html").write_text(WRAPPER % (
-        width, "" if scripts else 'sandbox="allow-same-origin"',
-        json.dumps([f"site/{page.relative_to(site).as_posix()}" for page in pages]), script), "utf-8")
-    with served(site, folder) as address:
-        done = dump(f"{address}/wrapper.html", folder)
-    answer = re.search(r'<pre id="said">(.+?)</pre>', done.stdout, re.S)
-    assert answer, done.stderr[-2000:]
-    return json.loads(html.unescape(answer[1])), done.stderr
+@functools.cache
+def _chromium() -> "Browser":
+    """One for all tests of this process; it ends with it."""
+    driver = sync_playwright().start()
+    atexit.register(driver.stop)
+    return driver.chromium.launch(executable_path=CHROMIUM, args=[
+        "--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"])
 
 
-def dump(address: str, folder: Path) -> subprocess.CompletedProcess:
-    """A page as it stands once its scripts have run; stderr holds what they said to the console."""
-    return subprocess.run(
-        [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
-         "--enable-logging=stderr", "--virtual-time-budget=120000",
-         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--dump-dom", address],
-        capture_output=True, text=True, encoding="utf-8", timeout=600)
+@contextmanager
+def visit(folder: Path, width: int = 1200, height: int = 800, scripts: bool = True, dark: bool = False,
+          touch: bool = False) -> "Iterator[tuple[Page, str, list[str]]]":
+    """A new reader's page, the address of the folder, and what the page said to the console, errors among it."""
+    with served(folder) as address:
+        reader = _chromium().new_context(viewport={"width": width, "height": height}, java_script_enabled=scripts,
+                                         color_scheme="dark" if dark else "light", has_touch=touch)
+        try:
+            page, said = reader.new_page(), []
+            page.on("console", lambda message: said.append(message.text))
+            page.on("pageerror", lambda error: said.append(str(error)))
+            yield page, address, said
+        finally:
+            reader.close()
+
+
+def ask(folder: Path, pages: list[Path], script: str, width: int = 1200, scripts: bool = True,
+        dark: bool = False) -> tuple[list, list[str]]:
+    """What a script, the body of an async function, returns in each page; and what they said to the console."""
+    with visit(folder, width, scripts=scripts, dark=dark) as (page, address, said):
+        answers = []
+        for path in pages:
+            page.goto(f"{address}/{path.relative_to(folder).as_posix()}")
+            answers.append(page.evaluate(f"async () => {{ {script} }}"))
+        return answers, said

@@ -1,16 +1,10 @@
 """The site for readers: built once, whole, at home on any disk, and readable without a script."""
 
-import importlib.util
-import os
 import posixpath
 import re
-import shutil
 import subprocess
 import sys
-import time
 import zipfile
-from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -19,71 +13,14 @@ import pytest
 from grader.course import lesson
 from grader.course.chapters import ROOT, chapters, find
 
-for package in ("sphinx", "myst_nb", "furo", "sphinx_copybutton"):
-    if importlib.util.find_spec(package) is None:
-        pytest.skip("the site is built by requirements-site.txt", allow_module_level=True)
-if not shutil.which("node") or not (ROOT / "docs" / "node_modules" / "katex").is_dir():
-    pytest.skip("the site's equations need node, and npm ci --prefix docs", allow_module_level=True)
+pytest.importorskip("sphinx", reason="the site is built by requirements-site.txt")
 
 from docs import __main__ as making  # noqa: E402
 from docs import bibliography, book, glossary, lessons, solutions, terms  # noqa: E402
 from tests.course.site import browser  # noqa: E402
-
-in_a_browser = pytest.mark.skipif(not browser.CHROMIUM, reason="there is no Chromium to look at the pages with")
+from tests.course.site.conftest import Page, build  # noqa: E402
 
 AXE = ROOT / "docs" / "node_modules" / "axe-core" / "axe.min.js"
-LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "video": "src"}
-NOT_FETCHED = {"canonical", "next", "prev", "search", "index", "author"}
-
-
-class Page(HTMLParser):
-    """What a page loads, links to, names, and says."""
-
-    def __init__(self, path: Path):
-        super().__init__()
-        self.path, self.loads, self.links, self.ids, self.images, self.text = path, [], [], set(), [], []
-        self.feed(path.read_text("utf-8"))
-
-    def handle_starttag(self, tag, attributes):
-        found = dict(attributes)
-        if "id" in found:
-            self.ids.add(found["id"])
-        if tag == "a" and "href" in found:
-            self.links.append(found["href"])
-        if tag == "img":
-            self.images.append(found)
-        if tag in LOADED and found.get(LOADED[tag]) and found.get("rel") not in NOT_FETCHED:
-            self.loads.append(found[LOADED[tag]])
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def build(out: Path, *options: str) -> Path:
-    done = subprocess.run([sys.executable, "-m", "docs", str(out), *options], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory) -> Path:
-    """Built once, also where pytest-xdist has several processes: the first builds, and the others wait for it."""
-    shared = tmp_path_factory.getbasetemp()
-    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
-    try:
-        (shared / "building").mkdir()
-    except FileExistsError:
-        waited = time.monotonic() + 300
-        while not (shared / "site").exists() and time.monotonic() < waited:
-            time.sleep(0.1)
-        assert (shared / "site").exists(), "another process could not build the site"
-        return shared / "site"
-    return build(shared / "building" / "site").rename(shared / "site")
-
-
-@pytest.fixture(scope="module")
-def pages(site) -> dict[Path, Page]:
-    return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
 
 
 def test_every_lesson_and_every_exercise_has_a_page(site, pages):
@@ -248,7 +185,7 @@ def test_the_epub_can_be_read_by_a_strict_reader(tmp_path):
     assert "Hint 3" in rope and "A solution. First" not in rope and "return 1 / base **" not in rope
 
 
-@in_a_browser
+@browser.needed
 def test_a_page_becomes_a_pdf(site, tmp_path):
     book.print_pdf(site / "bibliography.html", tmp_path / "page.pdf", tmp_path / "profile")
     printed = (tmp_path / "page.pdf").read_bytes()
@@ -263,82 +200,81 @@ def test_a_folder_that_is_no_site_is_left_alone(tmp_path):
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-@in_a_browser
-def test_no_page_scrolls_sideways_on_a_phone(site, pages, tmp_path):
+@browser.needed
+def test_no_page_scrolls_sideways_on_a_phone(site, pages):
     widths, _ = browser.ask(site, list(pages), """
-        inside.querySelectorAll("details").forEach(fold => fold.open = true);
-        return inside.documentElement.scrollWidth;""", tmp_path, width=360)
+        document.querySelectorAll("details").forEach(fold => fold.open = true);
+        return document.documentElement.scrollWidth;""", width=360)
     assert {page.name: width for page, width in zip(pages, widths) if width > 360} == {}
 
 
-@in_a_browser
-def test_what_is_wide_scrolls_inside_itself(site, pages, tmp_path):
+@browser.needed
+def test_what_is_wide_scrolls_inside_itself(site, pages):
     """Each line of code, table and equation ends within the page, or within a box that scrolls."""
     lost, _ = browser.ask(site, [page for page in pages if page.parent.name == "notebooks"], """
-        inside.querySelectorAll("details").forEach(fold => fold.open = true);
-        const scrolls = e => ["auto", "scroll"].includes(view.getComputedStyle(e).overflowX);
-        return [...inside.querySelectorAll("article pre, article table, article .katex-display")].filter(e => {
+        document.querySelectorAll("details").forEach(fold => fold.open = true);
+        const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+        return [...document.querySelectorAll("article pre, article table, article .katex-display")].filter(e => {
             const fits = e.scrollWidth <= e.clientWidth + 1 || scrolls(e);
             if (fits && e.getBoundingClientRect().right <= 361) return false;
             for (let up = e.parentElement; up.tagName != "ARTICLE"; up = up.parentElement)
                 if (scrolls(up) && up.getBoundingClientRect().right <= 361) return false;
             return true;
-        }).map(e => e.textContent.slice(0, 80));""", tmp_path, width=360)
+        }).map(e => e.textContent.slice(0, 80));""", width=360)
     assert [found for found in lost if found] == []
 
 
-@in_a_browser
-def test_pages_are_quiet_and_load_from_their_own_host(site, pages, tmp_path):
+@browser.needed
+def test_pages_are_quiet_and_load_from_their_own_host(site, pages):
     loaded, console = browser.ask(site, list(pages), """
-        return view.performance.getEntriesByType("resource").map(entry => entry.name);""", tmp_path)
+        return performance.getEntriesByType("resource").map(entry => entry.name);""")
     assert all(loaded)
     for name in {name for names in loaded for name in names}:
         assert name.startswith(("data:", "http://127.0.0.1:")), name
-    assert re.findall(r"CONSOLE.*", console) == []
+    assert console == []
 
 
-@in_a_browser
+@browser.needed
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not there: npm ci --prefix docs")
 @pytest.mark.parametrize("place", ["", "exercises", "assets/pocket",
                                    *[f"notebooks/{chapter.notebook.stem}.html" for chapter in chapters()]])
-def test_axe_finds_nothing_serious(site, pages, place, tmp_path):
+def test_axe_finds_nothing_serious(site, pages, place):
     """In light, and in the dark, where only colours are others."""
-    shutil.copy(AXE, tmp_path)
     chosen = [page for page in pages if site / place in (page, page.parent)]
-    found, _ = browser.ask(site, chosen, """
-        inside.querySelectorAll("details").forEach(fold => fold.open = true);
-        await new Promise(loaded => {
-            const script = inside.createElement("script");
-            script.onload = loaded; script.src = "/axe.min.js"; inside.head.append(script);
-        });
-        const wrong = [];
-        for (const [theme, rules] of [["light", {}], ["dark", {runOnly: ["color-contrast"]}]]) {
-            inside.body.dataset.theme = theme;
-            const said = await view.axe.run(inside, {resultTypes: ["violations"], ...rules});
-            for (const rule of said.violations)
-                if (["serious", "critical"].includes(rule.impact))
-                    wrong.push([theme, rule.id, rule.nodes.length, rule.nodes[0].html.slice(0, 120)]);
-        }
-        return {asked: view.document.querySelector("article") !== null, wrong};""", tmp_path)
-    assert found and all(page["asked"] for page in found)
-    assert {page.name: said["wrong"] for page, said in zip(chosen, found) if said["wrong"]} == {}
+    found = {}
+    with browser.visit(site) as (page, address, _):
+        for path in chosen:
+            page.goto(f"{address}/{path.relative_to(site).as_posix()}")
+            page.add_script_tag(path=AXE)
+            found[path.name] = page.evaluate("""async () => {
+                document.querySelectorAll("details").forEach(fold => fold.open = true);
+                const wrong = [];
+                for (const [theme, rules] of [["light", {}], ["dark", {runOnly: ["color-contrast"]}]]) {
+                    document.body.dataset.theme = theme;
+                    const said = await axe.run(document, {resultTypes: ["violations"], ...rules});
+                    for (const rule of said.violations)
+                        if (["serious", "critical"].includes(rule.impact))
+                            wrong.push([theme, rule.id, rule.nodes.length, rule.nodes[0].html.slice(0, 120)]);
+                }
+                return {asked: document.querySelector("article") !== null, wrong};}""")
+    assert found and all(said["asked"] for said in found.values())
+    assert {name: said["wrong"] for name, said in found.items() if said["wrong"]} == {}
 
 
-@in_a_browser
-def test_equations_are_seen_with_scripts_off(site, tmp_path):
+@browser.needed
+def test_equations_are_seen_with_scripts_off(site):
     page = site / "notebooks" / "07_rope.html"
     (found,), _ = browser.ask(site, [page], """
-        return {script: !inside.documentElement.classList.contains("no-js"),
-                sizes: [...inside.querySelectorAll(".katex-html")].map(e => e.getBoundingClientRect().height),
-                font: view.getComputedStyle(inside.querySelector(".katex")).fontFamily};""", tmp_path, scripts=False)
+        return {script: !document.documentElement.classList.contains("no-js"),
+                sizes: [...document.querySelectorAll(".katex-html")].map(e => e.getBoundingClientRect().height),
+                font: getComputedStyle(document.querySelector(".katex")).fontFamily};""", scripts=False)
     assert not found["script"]
     assert len(found["sizes"]) > 8 and min(found["sizes"]) > 8
     assert "KaTeX_Main" in found["font"]
 
 
-@in_a_browser
-def test_a_search_for_rope_finds_the_lesson(site, tmp_path):
-    with browser.served(site, tmp_path) as address:
-        shown = browser.dump(f"{address}/site/search.html?q=RoPE", tmp_path).stdout
-    results = shown[shown.index('id="search-results"'):]
-    assert "notebooks/07_rope.html" in results
+@browser.needed
+def test_a_search_for_rope_finds_the_lesson(site):
+    with browser.visit(site) as (page, address, _):
+        page.goto(f"{address}/search.html?q=RoPE")
+        page.wait_for_selector('#search-results a[href*="notebooks/07_rope.html"]', timeout=20_000)
