@@ -60,7 +60,8 @@ function show() {
 }
 
 let drawn;
-function soon() {                   // at most once a frame, however quick the model is
+function soon(seen) {               // at most once a frame
+  last = seen;
   drawn ??= requestAnimationFrame(() => { drawn = undefined; show(); });
 }
 
@@ -78,11 +79,11 @@ const told = {
   prompt({ tokens: read }) { tokens = read; },
   token({ token, text, seen }) {
     find(".written").append(text);
-    last = seen;
-    soon();
     tokens.push(token);
+    if (seen) soon(seen);
   },
-  done({ count, rate, why }) {
+  done({ count, rate, why, seen }) {
+    if (seen) soon(seen);
     busy(false);
     find(".heard").textContent = find(".written").textContent;      // once, to those who listen
     const ends = { full: " Its window is full.", end: " It ended its text." };

@@ -6,6 +6,7 @@ import { Tokenizer } from "./tokenizer.js";
 import { readModel } from "./weights.js";
 
 const SHOWN = 6;                            // tokens of the last distribution
+const FRAME = 60;                           // milliseconds between two looks inside, which cost more than a token
 let model, tokenizer, settings, stopped;
 
 async function fetched(address) {
@@ -51,8 +52,7 @@ const pause = () => new Promise(go => {
 });
 
 async function write({ prompt, tokens }) {
-  const ids = tokenizer.encode(prompt), end = tokenizer.special.get("<|endoftext|>");
-  const most = model.config.max_seq_len;
+  const ids = tokenizer.encode(prompt), most = model.config.max_seq_len, end = tokenizer.special.get("<|endoftext|>");
   if (!ids.length) throw new Error("Write a word or two for it to go on from.");
   if (ids.length >= most) throw new Error(`The model reads at most ${most} tokens, and your text has ${ids.length}.`);
   const cache = model.emptyCache(), decoder = new TextDecoder();
@@ -60,20 +60,21 @@ async function write({ prompt, tokens }) {
   stopped = false;
   for (const id of ids.slice(0, -1)) model.step(id, cache);
   postMessage({ kind: "prompt", tokens: ids.map(id => tokenizer.decode([id])) });
-  let last = ids.at(-1), count = 0;
-  while (count < room && !stopped) {
-    const look = { stream: [], weights: [] }, logits = model.step(last, cache, look);
-    const kept = chances(logits, settings);
-    last = choose(kept, Math.random());
-    const over = last === end;
-    postMessage({ kind: "token", token: tokenizer.decode([last]), text: over ? "" : tokenizer.decode([last], decoder, true),
-                  seen: seen(look, logits, kept, last) });
-    if (over) break;
-    count++;
+
+  let last = ids.at(-1), count = 0, ended = false, shown = 0, inside;
+  while (count < room && !ended && !stopped) {
+    const look = { stream: [], weights: [] }, logits = model.step(last, cache, look), kept = chances(logits, settings);
+    const chosen = last = choose(kept, Math.random()), due = performance.now() - shown > FRAME;
+    ended = chosen === end;
+    count += !ended;
+    inside = () => seen(look, logits, kept, chosen);
+    postMessage({ kind: "token", token: tokenizer.decode([chosen]), seen: due && inside(),
+                  text: ended ? "" : tokenizer.decode([chosen], decoder, true) });
+    if (due) shown = performance.now();
     await pause();
   }
-  postMessage({ kind: "done", count, rate: 1000 * count / (performance.now() - began),
-                why: count === most - ids.length ? "full" : last === end ? "end" : "" });
+  postMessage({ kind: "done", count, rate: 1000 * count / (performance.now() - began), seen: inside(),
+                why: ended ? "end" : count === most - ids.length ? "full" : "" });
 }
 
 onmessage = async ({ data }) => {
