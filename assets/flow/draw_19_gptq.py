@@ -59,5 +59,5 @@ for x, codes in ((LEFT, apart), (RIGHT, gptq)):
     text(x + SIDE, 486, f"outputs off by {off(codes):.2f}", "middle")
 
 save("19_gptq", 500, f"Rounded apart, two weights become {apart[0]} and {apart[1]}, and the outputs are off by "
-     f"{off(apart):.2f}. GPTQ rounds the first to {gptq[0]}, moves the second to {moved:.2f} and rounds it to {gptq[1]}: "
-     f"off by {off(gptq):.2f}.")
+     f"{off(apart):.2f}. GPTQ rounds the first to {gptq[0]}, moves the second to {moved:.2f} and rounds that to "
+     f"{gptq[1]}: off by {off(gptq):.2f}.")
