@@ -75,7 +75,7 @@ def hide_groups(
 class Router(nn.Module):
     """Which experts a token visits, and with which weights.
 
-    s = softmax(W x) or sigmoid(W x), over all experts
+    s = softmax(x Wᵀ) or sigmoid(x Wᵀ), over all experts
     ids: the per_token experts with the largest s + bias, the largest first
     weights: s at ids; with normalize divided by their sum; times scale
 
@@ -125,7 +125,7 @@ class Router(nn.Module):
         return self
 
     def logits(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch experts"]:
-        """W x, in at least float32. Raises ValueError naming x unless it has d_model features."""
+        """x Wᵀ, in at least float32. Raises ValueError naming x unless it has d_model features."""
         raise NotImplementedError
 
     def forward(

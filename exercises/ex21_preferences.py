@@ -69,7 +69,7 @@ def reward_loss(
     """A reward model's loss: the mean of −log σ(chosen − rejected), in at least float32.
 
     chosen, rejected: the rewards that it gives to the better and to the worse answer of each pair.
-    Finite, with a slope, however far they are apart.
+    Finite, with a gradient, however far they are apart.
 
     Raises ValueError naming chosen where there is no pair.
     Bradley and Terry, 1952; Ouyang et al., 2022 (arXiv 2203.02155), equation 1.

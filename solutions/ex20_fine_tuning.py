@@ -1,6 +1,6 @@
 """Fine-tuning: teach it something without touching most of it.
 
-LoRA: y = W x + (alpha / rank) · B A x, where W stays as it is and the thin A and B are trained.
+LoRA: y = x Wᵀ + (alpha / rank) · x Aᵀ Bᵀ, where W stays as it is and the thin A and B are trained.
 Chats become one text by a template, and only what the assistant says in it is learned from.
 """
 
@@ -54,7 +54,7 @@ CHATML = """\
 class LoRALinear(nn.Module):
     """A linear layer that stays as it is, and beside it a thin one that learns.
 
-    y = base(x) + (alpha / rank) · B A dropout(x)
+    y = base(x) + (alpha / rank) · dropout(x) Aᵀ Bᵀ
 
     base: the given Linear, whose parameters no longer require a gradient. lora_a: (rank,
     in_features), uniform in ±1/√in_features, drawn with torch's own generator. lora_b:

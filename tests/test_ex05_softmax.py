@@ -496,8 +496,8 @@ def test_backward_dim(impl, draw):
 def test_backward_nearly_equal(impl, draw, dtype):
     """softmax_backward of nearly equal gradients keeps their differences in half precision.
 
-    Pulls between 200 and 207: their mean, rounded to bfloat16, is off by up to a half. Compute in
-    float32, and cast back at the end.
+    Gradients between 200 and 207: their mean, rounded to bfloat16, is off by up to a half. Compute
+    in float32, and cast back at the end.
     """
     grads = (200 + draw.ints(8, 4, 5)).to(draw.float).to(dtype)
     return impl.softmax_backward(shares(draw, 4, 5).to(dtype), grads)

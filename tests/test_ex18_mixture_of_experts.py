@@ -70,7 +70,7 @@ def test_router_without_normalize(impl, draw):
 def test_router_with_sigmoid(impl, draw):
     """A sigmoid router scores each expert by itself; scale multiplies the weights, normalized or not.
 
-    s = sigmoid(W x), no softmax. Then choose, gather, divide by the sum where normalize says so,
+    s = sigmoid(x Wᵀ), no softmax. Then choose, gather, divide by the sum where normalize says so,
     and multiply by scale last.
     """
     d, experts, k = _sizes(draw)

@@ -133,7 +133,7 @@ def test_layer_start_of_a(impl, draw):
 
 @points(2)
 def test_layer(impl, draw):
-    """y = base(x) + (alpha / rank) · B A x, for x of any rank, with base's bias or without one.
+    """y = base(x) + (alpha / rank) · x Aᵀ Bᵀ, for x of any rank, with base's bias or without one.
 
     A is (rank, in), B is (out, rank): x goes through A first. alpha is divided by the rank.
     """
@@ -186,7 +186,7 @@ def test_layer_in_half_precision(impl, draw, dtype):
     wide = {str(p.dtype) for name, p in layer.named_parameters() if "lora" in name}
     steps, x = torch.cat([draw.ints(8, 8) + 8, draw.ints(8, 8)]), draw.ints(4, 3, 8) + 1
     with torch.no_grad():       # half precision has 4,096 and none of the numbers beside it, which are all that counts:
-        layer.lora_a.copy_(torch.stack([4096 + steps, 4096 - steps]))       # these cancel in A x, and B's in B A x
+        layer.lora_a.copy_(torch.stack([4096 + steps, 4096 - steps]))       # these cancel in x Aᵀ, and B's in x Aᵀ Bᵀ
         layer.lora_b.copy_(4096 + draw.ints(16, 8, 2))
     return {"factors are wide": wide == {str(torch.promote_types(dtype, torch.float32))},
             "output": layer(torch.cat([x, -x], -1).to(dtype)), "change": layer.change()}

@@ -134,7 +134,7 @@ def test_reward_loss(impl, draw, dtype):
 
 
 def test_reward_loss_far_apart(impl, draw):
-    """Rewards that are 1,000 apart the wrong way cost 1,000, with a slope, and not ∞.
+    """Rewards that are 1,000 apart the wrong way cost 1,000, with a gradient, and not ∞.
 
     In float32 σ(−1,000) is 0, and its logarithm −∞. logsigmoid never makes that number.
     """

@@ -4,8 +4,8 @@
 
 Five seeds; each trains a base model of its own, then starts every run from it.
 
-What was tuned: of the pairs the learning rate alone, over PAIR_RATES, by the share of held-out questions that is right
-at the last step, from all five seeds. The rewards are compared at one rate.
+What was tuned: of the pairs the learning rate alone, over PAIR_RATES for each kind of pairs, by the share of held-out
+questions that is right at the last step, from all five seeds. The rewards are compared at one rate.
 """
 
 import copy
@@ -40,8 +40,9 @@ PAIR_COLUMNS = ["pairs", "rate", "seed", "step", "chosen", "rejected", "right"]
 SEEDS = range(5)
 ASK, END, DIGITS, LONGEST = 10, 11, 4, 10       # "3 1 2 1 ? 1 1 2 3 ." and room for longer answers
 EXAMPLE_STEPS, PROMPTS, GROUP, EVERY = 400, 32, 8, 5
-PAIR_STEPS, PAIR_BATCH = 40, 64
-PAIR_RATES = (5e-5, 1e-4, 2e-4, 5e-4)
+PAIR_STEPS, PAIR_BATCH, OWN_BATCH = 40, 64, 32
+PAIR_RATES = {"opposites": (5e-5, 1e-4, 2e-4, 5e-4), "by base": (5e-5, 1e-4, 2e-4),
+              "by the model": (2e-4, 5e-4, 1e-3)}
 
 
 ALL = torch.cartesian_prod(*[torch.arange(10)] * DIGITS)
@@ -136,14 +137,26 @@ def opposites(count: int, rng: torch.Generator, held: bool):
     return as_text(asked, better)[differ], as_text(asked, worse)[differ]
 
 
+def own_pairs(model: Transformer, count: int, rng: torch.Generator):
+    """Of count questions a right and a wrong answer that the model wrote: ids of both, a row each."""
+    asked = questions(2 * count, rng)
+    rolled = rollouts(model, prompts_of(asked), GROUP, DIGITS + 1, END, rng)
+    good = true_reward(rolled, asked).bool()
+    whole = torch.tensor([len(answer) == DIGITS for answer in rolled.answers])
+    bad = ~good & whole.view(good.shape)
+    rows = (good.any(-1) & bad.any(-1)).nonzero().flatten()[:count]
+    ids = rolled.ids.view(2 * count, GROUP, -1)[..., :2 * DIGITS + 2]
+    return [ids[rows, which[rows].int().argmax(-1)] for which in (good, bad)]
+
+
 def scores(model: Transformer, ids: torch.Tensor) -> torch.Tensor:
     mask = torch.zeros_like(ids, dtype=torch.bool)
     mask[:, DIGITS + 1:] = True
     return sequence_log_probs(model(ids), ids, mask)
 
 
-def train_pairs(base: Transformer, rate: float, seed: int, steps: int = PAIR_STEPS):
-    """DPO from base. Yields (step, mean log-probability of held-out better and worse answers, share right)."""
+def train_pairs(base: Transformer, kind: str, rate: float, seed: int, steps: int = PAIR_STEPS):
+    """DPO from base on pairs of a kind. Yields (step, log-probability of better and worse held-out answers, right)."""
     model, rng = copy.deepcopy(base), torch.Generator().manual_seed(seed)
     optimizer = AdamW(model.parameters(), lr=rate, betas=(0.9, 0.95), weight_decay=0.0)
     held = opposites(200, torch.Generator().manual_seed(1000 + seed), held=True)
@@ -151,7 +164,10 @@ def train_pairs(base: Transformer, rate: float, seed: int, steps: int = PAIR_STE
         if step % EVERY == 0:
             with torch.no_grad():
                 yield step, *(scores(model, ids).mean().item() for ids in held), right(model)
-        pair = opposites(PAIR_BATCH, rng, held=False)
+        if kind == "opposites":
+            pair = opposites(PAIR_BATCH, rng, held=False)
+        else:
+            pair = own_pairs(base if kind == "by base" else model, OWN_BATCH, rng)
         with torch.no_grad():
             before = [scores(base, ids) for ids in pair]
         loss, *_ = dpo_loss(*(scores(model, ids) for ids in pair), *before)
@@ -163,7 +179,7 @@ def train_pairs(base: Transformer, rate: float, seed: int, steps: int = PAIR_STE
 
 def runs() -> list[tuple]:
     """Pairs, rate and seed of every run on pairs."""
-    return [("opposites", rate, seed) for rate in PAIR_RATES for seed in SEEDS]
+    return [(kind, rate, seed) for kind, rates in PAIR_RATES.items() for rate in rates for seed in SEEDS]
 
 
 def main() -> None:
@@ -175,7 +191,7 @@ def main() -> None:
         return [(name, seed, *row) for row in rows(train(bases(seed), reward, seed, steps, beta))]
 
     def pairs(kind, rate, seed):
-        return [(kind, rate, seed, *row) for row in rows(train_pairs(bases(seed), rate, seed))]
+        return [(kind, rate, seed, *row) for row in rows(train_pairs(bases(seed), kind, rate, seed))]
 
     def rows(found):
         return [(step, *(f"{x:.4f}" for x in numbers)) for step, *numbers in found]

@@ -21,7 +21,8 @@ def test_a_seed_of_the_sorter_is_in_the_tables(evidence, recorded):
 
     base = script.base_model(0)
     again = {("REWARDS", "true reward", "0"): script.train(base, script.true_reward, 0, 10),
-             ("PAIRS", "opposites", "0.0005", "0"): script.train_pairs(base, 5e-4, 0, 10)}
+             ("PAIRS", "opposites", "0.0005", "0"): script.train_pairs(base, "opposites", 5e-4, 0, 10),
+             ("PAIRS", "by the model", "0.0005", "0"): script.train_pairs(base, "by the model", 5e-4, 0, 10)}
     for (name, *run), found in again.items():
         rows = [row[len(run):] for row in map(list, map(dict.values, tables[name])) if row[:len(run)] == run]
         for (step, *numbers), (there, *row) in itertools.zip_longest(found, rows[:3]):
