@@ -11,7 +11,7 @@ copyright = "its authors, under the MIT license"
 language = "en"
 smartquotes = False                     # the lessons' own quotes
 
-extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms"]
+extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms", "docs.moving"]
 html_math_renderer = "katex"
 
 nb_execution_mode = "off"               # the outputs are those that were committed
@@ -37,7 +37,9 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
     html_js_files = []
     html_css_files = ["book.css", *["paper.css"] * tags.has("singlehtml")]      # noqa: F821
     extensions.remove("sphinx_copybutton")
-    epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js"]
+    extensions.remove("docs.moving")
+    epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js", "_static/moving.css",
+                          *(f"_static/moving/{script.name}" for script in Path(__file__).parent.glob("static/moving/*.js"))]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
     epub_tocdup = False
