@@ -39,7 +39,7 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
     extensions.remove("sphinx_copybutton")
     extensions.remove("docs.moving")
     epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js", "_static/moving.css",
-                          *(f"_static/moving/{script.name}" for script in Path(__file__).parent.glob("static/moving/*.js"))]
+                          *(f"_static/moving/{file.name}" for file in Path(__file__).parent.glob("static/moving/*"))]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
     epub_tocdup = False

@@ -106,7 +106,7 @@ def _place(name: str) -> str:
 
 @cache
 def all_numbers() -> dict[str, dict]:
-    """What each figure shows. Lessons set torch and the folder to their liking, so they run in a process of their own."""
+    """What each figure shows. Lessons set torch and the folder as they like, so they run in a process of their own."""
     done = subprocess.run([sys.executable, "-m", "docs.moving"], cwd=ROOT, capture_output=True, text=True,
                           encoding="utf-8")
     if done.returncode:

@@ -2,7 +2,7 @@
 moving.show("bits", {
   title: "Fewer bits, coarser steps, and what a text loses",
   invitation: "Go from 8 bits down to 2. Where do the steps begin to show, and which method still meets the goal?",
-  height: 470,
+  height: () => 484,
 
   controls: ({bits}) => [{name: "bits", label: "bits of a code", values: bits, start: 4, say: String}],
 
@@ -19,17 +19,17 @@ moving.show("bits", {
     + `; the goal was less than ${wanted}.`,
 
   draw(svg, width, {lost, mean}, {bits}, {line, again, wanted, bits: every, lost: all}) {
-    const ends = d3.extent(line), x = d3.scaleLinear(ends, [44, width - 16]);
-    const y = d3.scaleLinear(ends, [190, 46]);
+    const x = d3.scaleLinear(d3.extent(line), [44, width - 16]);
+    const y = d3.scaleLinear(d3.extent([...line, ...again[bits]]), [190, 46]);
     moving.axes(svg, {x, y, title: `Weights in ${2 ** bits} steps`, across: "weight", up: "weight read again"});
     svg.append("path").attr("class", "line was").attr("d", d3.line((_, i) => x(line[i]), value => y(value))(line));
-    svg.append("path").attr("class", "line c0").attr("d", d3.line((_, i) => x(line[i]), value => y(value))(again[bits]));
+    svg.append("path").attr("class", "line c0").attr("d", d3.line((_, i) => x(line[i]), value => y(value)).curve(d3.curveStep)(again[bits]));
 
     const methods = Object.keys(lost), rows = d3.scaleBand(methods, [306, 420]).padding(0.3);
     const most = Math.max(...every.flatMap(b => methods.flatMap(method => all[b][method])));
-    const across = d3.scaleLinear([0, most], [64, width - 24]);
+    const across = d3.scaleSqrt([0, most], [64, width - 24]);      // the losses of 2 bits dwarf the others
     moving.axes(svg, {x: across, y: rows, title: "What five held-out texts lose", up: "method",
-                      across: "bits per byte more than with 16 bits", ticks: [4, 2]});
+                      across: "bits per byte more than with 16 bits (√ scale)", ticks: [[0, 0.01, 0.05, 0.1, 0.15], 2]});
     svg.append("line").attr("class", "goal").attr("x1", across(wanted)).attr("x2", across(wanted))
       .attr("y1", 300).attr("y2", 420);
     moving.text(svg, across(wanted) + 4, 302, `goal: less than ${wanted}`);
@@ -40,6 +40,6 @@ moving.show("bits", {
       for (const loss of lost[method])
         svg.append("circle").attr("class", `c${i}`).attr("cx", across(Math.max(0, loss))).attr("cy", middle).attr("r", 4);
     });
-    moving.text(svg, width - 16, 412, "dots: texts; bars: means", "end");
+    moving.text(svg, width - 16, 476, "dots: texts; bars: means", "end");
   },
 });

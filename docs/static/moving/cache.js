@@ -2,7 +2,7 @@
 moving.show("cache", {
   title: "Memory for one sequence, as it grows",
   invitation: "Choose a model and slide to its full length. Whose cache is larger than its weights, and from where on?",
-  height: 290,
+  height: () => 290,
 
   controls: ({models}) => [
     {name: "model", label: "model", values: Object.keys(models), start: "Llama 3.1 8B", say: String, choose: true},

@@ -2,7 +2,7 @@
 moving.show("filters", {
   title: "What a temperature and two filters leave",
   invitation: "Set top-p to 0.9 and count what is left. Then raise the temperature to 2, and lower it to 0.5.",
-  height: 590,
+  height: () => 590,
 
   controls: ({logits}) => [
     {name: "temperature", label: "temperature (no unit)", values: d3.range(1, 31).map(i => i / 10), start: 1,
@@ -45,12 +45,12 @@ moving.show("filters", {
     const across = d3.scaleLog([1, before.length], [64, width - 16]), up = d3.scaleLog([1e-12, 1], [550, 380]).clamp(true);
     moving.axes(svg, {x: across, y: up, title: `All ${moving.count(before.length)} tokens`,
                       across: "rank of the token (log scale)", up: "probability (log scale)",
-                      ticks: [[1, 10, 100, 1000], [1e-12, 1e-9, 1e-6, 1e-3, 1]], formats: [moving.count, d3.format("~g")]});
+                      ticks: [[1, 10, 100, 1000], [1e-12, 1e-9, 1e-6, 1e-3, 1]], formats: [moving.count, share => share < 0.001 ? share.toExponential() : share]});
     const line = shares => d3.line(rank => across(rank), rank => up(shares[rank - 1]))(
       [...ranks.filter(rank => rank < shares.length), shares.length]);
     svg.append("path").attr("class", "line was wide").attr("d", line(before));
     svg.append("path").attr("class", "line c0").attr("d", line(after));
     svg.append("circle").attr("class", "c0").attr("cx", across(left)).attr("cy", up(after[left - 1])).attr("r", 5);
-    moving.text(svg, 72, 540, "dot: the last token that is left; grey: before");
+    moving.text(svg, 72, 540, "grey: before; dot: last left");
   },
 });

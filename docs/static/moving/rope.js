@@ -2,7 +2,8 @@
 moving.show("rope", {
   title: "Two hands that turn with the place, and one score",
   invitation: "Move the place of the key first: everything turns, and the score stays. Then move the distance.",
-  height: 470,
+  side: width => Math.min(width / 2 - 12, 220),        // of a clock
+  height(width) { return 250 + this.side(width); },
 
   controls: ({words: [query, key]}) => [
     {name: "place", label: `place of the key, “${key}”`, values: d3.range(0, 101), start: 3, say: String},
@@ -31,24 +32,24 @@ moving.show("rope", {
     + `: the score is ${moving.signed(score, 2)}.`,
 
   draw(svg, width, {parts, score, curve, hands}, {distance}, {words, angles}) {
-    const side = Math.min(width / 2 - 12, 220);
+    const side = this.side(width), top = 68 + side;
     hands.forEach((pair, i) => {
       const middle = [width / 4 + i * width / 2, 52 + side / 2];
-      const reach = 1.1 * Math.max(...pair.map(hand => Math.hypot(...hand))), scale = side / 2 / reach;
+      const scale = (side / 2 - 22) / Math.max(...pair.map(hand => Math.hypot(...hand)));
       moving.text(svg, middle[0], 14, `pair ${i}: ${d3.format(".3~r")(angles[i])} rad a place`, "middle")
         .attr("class", "panel");
       moving.text(svg, middle[0], 34, `adds ${moving.signed(parts[i], 2)}`, "middle");
       svg.append("circle").attr("class", "face").attr("cx", middle[0]).attr("cy", middle[1]).attr("r", side / 2);
       pair.forEach(([a, b], which) => {
-        const tip = [middle[0] + scale * a, middle[1] - scale * b];
+        const tip = [middle[0] + scale * a, middle[1] - scale * b], beyond = 15 / Math.hypot(a, b);
         svg.append("line").attr("class", which ? "hand c1 dashed" : "hand c0").attr("x1", middle[0])
           .attr("y1", middle[1]).attr("x2", tip[0]).attr("y2", tip[1]);
         svg.append("circle").attr("class", which ? "c1" : "c0").attr("cx", tip[0]).attr("cy", tip[1]).attr("r", 4);
-        moving.text(svg, tip[0], tip[1] + (b > 0 ? -8 : 18), words[which], "middle").attr("class", "halo");
+        moving.text(svg, tip[0] + beyond * a, tip[1] - beyond * b + 4, words[which], "middle").attr("class", "halo");
       });
     });
     const x = d3.scaleLinear([0, 63], [36, width - 12]), most = Math.max(...curve.map(Math.abs));
-    const y = d3.scaleLinear([-most, most], [430, 338]).nice(4);
+    const y = d3.scaleLinear([-most, most], [top + 142, top + 50]).nice(4);
     moving.axes(svg, {x, y, title: "The score at every distance", across: "distance (places)", up: "score",
                       ticks: [7, 4]});
     svg.append("path").attr("class", "line c2").attr("d", d3.line((_, i) => x(i), value => y(value))(curve));

@@ -2,7 +2,7 @@
 moving.show("scale", {
   title: "One query's weights, without and with 1/√d",
   invitation: "Try 1024 features. How much does the largest weight leave for the other 15 keys, with and without?",
-  height: 420,
+  height: () => 420,
 
   controls: ({rows}) => [{
     name: "head_dim", label: "head_dim d (features)", values: rows.map(row => row.head_dim), start: 64, say: String,

@@ -5,7 +5,7 @@
 //   controls(data)                        [{name, label, values, start, say}]: a slider; with choose: true, a list
 //   numbers(data, at)                     what is seen at a setting, by the course's own formula
 //   say(numbers, at, data)                the same in a sentence
-//   height                                of the drawing, in px
+//   height(width)                         of the drawing, in px
 //   draw(svg, width, numbers, at, data)   its panels
 "use strict";
 
@@ -56,7 +56,7 @@ const moving = {
       const numbers = figure.numbers(data, at), width = place.querySelector(".moving-drawing").clientWidth;
       words.textContent = figure.say(numbers, at, data);
       svg.replaceChildren();
-      figure.draw(d3.select(svg).append("svg").attr("width", width).attr("height", figure.height),
+      figure.draw(d3.select(svg).append("svg").attr("width", width).attr("height", figure.height(width)),
                   width, numbers, at, data);
     }
     let drawn = 0;

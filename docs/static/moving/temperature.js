@@ -2,7 +2,7 @@
 moving.show("temperature", {
   title: "The same four scores at any temperature",
   invitation: "Try 0.05, then 50. Where does one word have everything, and where do all have nearly the same?",
-  height: 240,
+  height: () => 240,
 
   controls: () => [{
     name: "temperature", label: "temperature (no unit)", start: 1, say: value => String(value),
