@@ -22,15 +22,12 @@ moving.show("cache", {
 
   draw(svg, width, {tokens, full, cache, most, weights}) {
     const x = d3.scaleLinear([0, full], [44, width - 16]), y = d3.scaleLinear([0, weights + most], [246, 26]);
-    const area = (kind, low, high) => svg.append("path").attr("class", kind)
-      .attr("d", d3.area(([t]) => x(t), ([, share]) => y(low(share)), ([, share]) => y(high(share)))([[0, 0], [full, 1]]));
-    area("c0 faint", () => 0, () => weights);
-    area("c1 faint", () => weights, share => weights + share * most);
+    const area = d3.area(([tokens]) => x(tokens), ([, low]) => y(low), ([, , high]) => y(high));
+    moving.path(svg, "c0 faint", area([[0, 0, weights], [full, 0, weights]]));
+    moving.path(svg, "c1 faint", area([[0, weights, weights], [full, weights, weights + most]]));
     moving.axes(svg, {x, y, across: "tokens in the cache", up: "memory (GB)", ticks: [width < 400 ? 3 : 5, 5]});
-    const bar = (kind, from, to) => svg.append("rect").attr("class", kind).attr("x", x(tokens) - 4).attr("width", 8)
-      .attr("y", y(to)).attr("height", y(from) - y(to));
-    bar("c0", 0, weights);
-    bar("c1", weights, weights + cache);
+    moving.bar(svg, "c0", x(tokens) - 4, y(weights), 8, y(0) - y(weights));
+    moving.bar(svg, "c1", x(tokens) - 4, y(weights + cache), 8, y(weights) - y(weights + cache));
     moving.text(svg, x(0) + 8, y(weights / 2) + 4, "weights");
     moving.text(svg, x(0) + 8, y(weights + most) + 14, "weights and cache");
   },

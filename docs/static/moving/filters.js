@@ -30,27 +30,28 @@ moving.show("filters", {
   draw(svg, width, {before, after, left}, at, {tokens, prompt}) {
     const names = tokens.map(moving.quoted), y = d3.scaleBand(names, [46, 276]).padding(0.2);
     const most = Math.max(before[0], after[0]), x = d3.scaleLinear([0, most], [64, width - 56]);
-    moving.axes(svg, {x, y, title: `The ten likeliest after ${moving.quoted(prompt)}`, across: "probability", up: "token"});
+    moving.axes(svg, {x, y, title: `The ten likeliest after ${moving.quoted(prompt)}`,
+                      across: "probability", up: "token"});
     names.forEach((name, i) => {
-      const now = after[i] || 0;
-      svg.append("rect").attr("class", "c0").attr("x", x(0)).attr("y", y(name)).attr("width", x(now) - x(0))
-        .attr("height", y.bandwidth());
-      svg.append("rect").attr("class", "was").attr("x", x(0)).attr("y", y(name)).attr("width", x(before[i]) - x(0))
-        .attr("height", y.bandwidth());
-      moving.text(svg, Math.max(x(now), x(before[i])) + 5, y(name) + y.bandwidth() / 2 + 4, now ? now.toFixed(3) : "out");
+      const now = after[i] || 0, end = x(Math.max(now, before[i]));
+      moving.bar(svg, "c0", x(0), y(name), x(now) - x(0), y.bandwidth());
+      moving.bar(svg, "was", x(0), y(name), x(before[i]) - x(0), y.bandwidth());
+      moving.text(svg, end + 5, y(name) + y.bandwidth() / 2 + 4, i < left ? now.toFixed(3) : "out");
     });
     moving.text(svg, width - 12, 262, "outline: before", "end");
 
     const ranks = [...new Set(d3.range(0, 300).map(i => Math.round(before.length ** (i / 299))))];
-    const across = d3.scaleLog([1, before.length], [64, width - 16]), up = d3.scaleLog([1e-12, 1], [550, 380]).clamp(true);
+    const across = d3.scaleLog([1, before.length], [64, width - 16]);
+    const up = d3.scaleLog([1e-12, 1], [550, 380]).clamp(true);
     moving.axes(svg, {x: across, y: up, title: `All ${moving.count(before.length)} tokens`,
                       across: "rank of the token (log scale)", up: "probability (log scale)",
-                      ticks: [[1, 10, 100, 1000], [1e-12, 1e-9, 1e-6, 1e-3, 1]], formats: [moving.count, share => share < 0.001 ? share.toExponential() : share]});
+                      ticks: [[1, 10, 100, 1000], [1e-12, 1e-9, 1e-6, 1e-3, 1]],
+                      formats: [moving.count, share => share < 0.001 ? share.toExponential() : share]});
     const line = shares => d3.line(rank => across(rank), rank => up(shares[rank - 1]))(
       [...ranks.filter(rank => rank < shares.length), shares.length]);
-    svg.append("path").attr("class", "line was wide").attr("d", line(before));
-    svg.append("path").attr("class", "line c0").attr("d", line(after));
-    svg.append("circle").attr("class", "c0").attr("cx", across(left)).attr("cy", up(after[left - 1])).attr("r", 5);
+    moving.path(svg, "line was wide", line(before));
+    moving.path(svg, "line c0", line(after));
+    moving.dot(svg, "c0", across(left), up(after[left - 1]), 5);
     moving.text(svg, 72, 540, "grey: before; dot: last left");
   },
 });

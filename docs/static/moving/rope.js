@@ -7,7 +7,8 @@ moving.show("rope", {
 
   controls: ({words: [query, key]}) => [
     {name: "place", label: `place of the key, “${key}”`, values: d3.range(0, 101), start: 3, say: String},
-    {name: "distance", label: `places from it to the query, “${query}”`, values: d3.range(0, 64), start: 1, say: String},
+    {name: "distance", label: `places from it to the query, “${query}”`, values: d3.range(0, 64), start: 1,
+     say: String},
   ],
 
   numbers({query, key, angles}, {place, distance}) {
@@ -35,24 +36,24 @@ moving.show("rope", {
     const side = this.side(width), top = 68 + side;
     hands.forEach((pair, i) => {
       const middle = [width / 4 + i * width / 2, 52 + side / 2];
-      const scale = (side / 2 - 22) / Math.max(...pair.map(hand => Math.hypot(...hand)));
+      const scale = (side / 2 - 28) / Math.max(...pair.map(hand => Math.hypot(...hand)));
       moving.text(svg, middle[0], 14, `pair ${i}: ${d3.format(".3~r")(angles[i])} rad a place`, "middle")
         .attr("class", "panel");
       moving.text(svg, middle[0], 34, `adds ${moving.signed(parts[i], 2)}`, "middle");
-      svg.append("circle").attr("class", "face").attr("cx", middle[0]).attr("cy", middle[1]).attr("r", side / 2);
+      moving.dot(svg, "face", ...middle, side / 2);
       pair.forEach(([a, b], which) => {
-        const tip = [middle[0] + scale * a, middle[1] - scale * b], beyond = 15 / Math.hypot(a, b);
-        svg.append("line").attr("class", which ? "hand c1 dashed" : "hand c0").attr("x1", middle[0])
-          .attr("y1", middle[1]).attr("x2", tip[0]).attr("y2", tip[1]);
-        svg.append("circle").attr("class", which ? "c1" : "c0").attr("cx", tip[0]).attr("cy", tip[1]).attr("r", 4);
-        moving.text(svg, tip[0] + beyond * a, tip[1] - beyond * b + 4, words[which], "middle").attr("class", "halo");
+        const tip = [middle[0] + scale * a, middle[1] - scale * b], length = Math.hypot(a, b);
+        moving.path(svg, which ? "hand c1 dashed" : "hand c0", d3.line()([middle, tip]));
+        moving.dot(svg, which ? "c1" : "c0", ...tip, 4);
+        moving.text(svg, tip[0] + 22 * a / length, tip[1] - 15 * b / length + 4, words[which], "middle")
+          .attr("class", "halo");
       });
     });
     const x = d3.scaleLinear([0, 63], [36, width - 12]), most = Math.max(...curve.map(Math.abs));
     const y = d3.scaleLinear([-most, most], [top + 142, top + 50]).nice(4);
     moving.axes(svg, {x, y, title: "The score at every distance", across: "distance (places)", up: "score",
                       ticks: [7, 4]});
-    svg.append("path").attr("class", "line c2").attr("d", d3.line((_, i) => x(i), value => y(value))(curve));
-    svg.append("circle").attr("class", "c2").attr("cx", x(distance)).attr("cy", y(score)).attr("r", 6);
+    moving.path(svg, "line c2", d3.line((_, i) => x(i), value => y(value))(curve));
+    moving.dot(svg, "c2", x(distance), y(score), 6);
   },
 });

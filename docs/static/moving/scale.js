@@ -25,8 +25,8 @@ moving.show("scale", {
       const y = d3.scaleLinear([0, 1], [165 + 210 * i, 55 + 210 * i]);
       moving.axes(svg, {x, y, title: i ? "softmax of q·k / √d" : "softmax of q·k", across: i ? "key" : "", up: "weight",
                         formats: [key => width < 400 && key % 2 === 0 ? "" : key, null]});
-      row.forEach((weight, key) => svg.append("rect").attr("class", i ? "c0" : "c1").attr("x", x(key + 1))
-        .attr("y", y(weight)).attr("width", x.bandwidth()).attr("height", y(0) - y(weight)));
+      row.forEach((weight, key) => moving.bar(svg, i ? "c0" : "c1", x(key + 1), y(weight), x.bandwidth(),
+                                              y(0) - y(weight)));
       const key = row.indexOf(largest[i]);
       moving.text(svg, x(key + 1) + x.bandwidth() / 2, y(largest[i]) - 5, largest[i].toFixed(3), "middle")
         .attr("class", "halo");

@@ -86,6 +86,12 @@ const moving = {
     return svg.append("text").attr("x", x).attr("y", y).attr("text-anchor", anchor).text(words);
   },
 
+  bar: (svg, kind, x, y, width, height) => svg.append("rect").attr("class", kind)
+    .attr("x", x).attr("y", y).attr("width", Math.max(0, width)).attr("height", Math.max(0, height)),
+  dot: (svg, kind, x, y, radius) => svg.append("circle").attr("class", kind)
+    .attr("cx", x).attr("cy", y).attr("r", radius),
+  path: (svg, kind, d) => svg.append("path").attr("class", kind).attr("d", d),
+
   count: number => number.toLocaleString("en"),
   signed: (number, digits) => number.toFixed(digits).replace("-", "−").replace(/^−(0\.0+)$/, "$1"),
   quoted: token => `“${token.replace(/\n/g, "⏎")}”`,

@@ -26,8 +26,7 @@ moving.show("temperature", {
     const label = Object.fromEntries(words.map((word, i) => [word, `${word} (${scores[i]})`.replace("-", "−")]));
     moving.axes(svg, {x, y, across: "probability", up: "next word (its score)", formats: [null, word => label[word]]});
     words.forEach((word, i) => {
-      svg.append("rect").attr("class", "c0").attr("x", x(0)).attr("y", y(word)).attr("height", y.bandwidth())
-        .attr("width", x(shares[i]) - x(0));
+      moving.bar(svg, "c0", x(0), y(word), x(shares[i]) - x(0), y.bandwidth());
       moving.text(svg, x(shares[i]) + 5, y(word) + y.bandwidth() / 2 + 4, shares[i].toFixed(3));
     });
   },
