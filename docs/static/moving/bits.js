@@ -25,6 +25,7 @@ moving.show("bits", {
                       across: "weight", up: "weight read again"});
     moving.path(svg, "line was", stairs(line));
     moving.path(svg, "line c0", stairs(again[bits]));
+    moving.text(svg, 54, 60, "grey: as they were");
 
     const methods = Object.keys(lost), rows = d3.scaleBand(methods, [306, 420]).padding(0.3);
     const most = Math.max(...every.flatMap(b => methods.flatMap(method => all[b][method])));
