@@ -31,7 +31,7 @@ moving.show("filters", {
     const names = tokens.map(moving.quoted), y = d3.scaleBand(names, [46, 276]).padding(0.2);
     const most = Math.max(before[0], after[0]), x = d3.scaleLinear([0, most], [64, width - 56]);
     moving.axes(svg, {x, y, title: `The ten likeliest after ${moving.quoted(prompt)}`,
-                      across: "probability", up: "token"});
+                      across: "probability", up: "token", ticks: [width < 400 ? 3 : 5, 10]});
     names.forEach((name, i) => {
       const now = after[i] || 0, end = x(Math.max(now, before[i]));
       moving.bar(svg, "c0", x(0), y(name), x(now) - x(0), y.bandwidth());
