@@ -72,8 +72,7 @@ help:                         ## this list
 	$(INSTALL) -r requirements-dev.txt
 	touch $@
 
-.venv/site: requirements-site.txt docs/package-lock.json
-	test -x $(BIN)/python || $(VENV)
+.venv/site: .venv/student requirements-site.txt docs/package-lock.json
 	$(INSTALL) -r requirements-site.txt
 	npm ci --prefix docs --silent
 	touch $@

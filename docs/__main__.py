@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import bibliography, book, glossary, lessons, pages, pocket
+from docs import bibliography, book, glossary, lessons, moving, pages, pocket
 from grader.course.chapters import ROOT, chapters
 
 HERE = Path(__file__).resolve().parent
@@ -37,8 +37,10 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
     A folder that holds something else than a site is left alone: ValueError.
     """
     from docs.equations import KATEX
-    if not KATEX.is_dir():
-        raise ValueError(f"equations are drawn by KaTeX, which is not in {KATEX}: run npm ci --prefix docs")
+    for drawer, folder in (("equations are drawn by KaTeX", KATEX), *(
+            ("figures that move are drawn by d3", moving.MODULES / module) for module in moving.DRAWN_WITH)):
+        if not folder.is_dir():
+            raise ValueError(f"{drawer}, which is not in {folder}: run npm ci --prefix docs")
     if with_book and not book.CHROMIUM:
         raise ValueError("the PDF is printed by Chromium, which is not installed: apt-get install chromium")
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():

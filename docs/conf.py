@@ -11,7 +11,7 @@ copyright = "its authors, under the MIT license"
 language = "en"
 smartquotes = False                     # the lessons' own quotes
 
-extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms"]
+extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms", "docs.moving"]
 html_math_renderer = "katex"
 
 nb_execution_mode = "off"               # the outputs are those that were committed
@@ -37,7 +37,10 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
     html_js_files = []
     html_css_files = ["book.css", *["paper.css"] * tags.has("singlehtml")]      # noqa: F821
     extensions.remove("sphinx_copybutton")
-    epub_exclude_files = ["_static/site.css", "_static/pocket.css", "_static/paper.css", "_static/scroll.js"]
+    extensions.remove("docs.moving")
+    static = Path(__file__).parent / "static"
+    epub_exclude_files = [f"_static/{file.relative_to(static).as_posix()}" for file in static.rglob("*.*")
+                          if file.name not in ("book.css", "favicon.svg")]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
     epub_tocdup = False

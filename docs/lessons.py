@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from docs import maps, solutions
+from docs import maps, moving, solutions
 from grader.course import lesson
 from grader.course.chapters import Chapter
 
@@ -51,6 +51,8 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
             cell["metadata"]["mystnb"] = {"image": {"alt": alt(source)}}
         out.append(cell)
+        if not book:
+            out += moving.below(chapter, cell)
         if index in folds:
             out.append({"cell_type": "markdown", "metadata": {}, "id": f"solution-{index}",
                         "source": SOLUTION.format(folds[index])})
