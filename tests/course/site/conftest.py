@@ -60,7 +60,7 @@ def site(tmp_path_factory) -> Path:
     try:
         (shared / "building").mkdir()
     except FileExistsError:
-        waited = time.monotonic() + 300
+        waited = time.monotonic() + 600
         while not (shared / "site").exists() and time.monotonic() < waited:
             if (shared / "skipped").exists():
                 pytest.skip((shared / "skipped").read_text("utf-8"))
