@@ -11,11 +11,12 @@ copyright = "its authors, under the MIT license"
 language = "en"
 smartquotes = False                     # the lessons' own quotes
 
-extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms"]
+extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms", "docs.images"]
 html_math_renderer = "katex"
 
 nb_execution_mode = "off"               # the outputs are those that were committed
 nb_merge_streams = True
+nb_code_prompt_show, nb_code_prompt_hide = "Show the code", "Hide the code"
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "docs.lessons.anchor"
