@@ -5,6 +5,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from docs.book import IDENTIFIER  # noqa: E402
+from docs.pages import CITED  # noqa: E402
+
 project = html_title = "Build a transformer"
 version = "1"
 copyright = "its authors, under the MIT license"
@@ -41,6 +44,7 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
     epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js"]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
+    epub_author, epub_identifier, epub_scheme, epub_uid = CITED["name"], IDENTIFIER, "UUID", "book"
     epub_tocdup = False
 
 copybutton_selector = "div.cell_input div.highlight pre, div[class*=highlight-]:not(.output) > div.highlight pre"

@@ -14,6 +14,8 @@ WHOLE = ("The model as a map: text runs in at the upper left, through the blocks
 # The course's own pages: they lie where they did, so that links between them lead where they did.
 PAGES = {"Begin": "README", "For instructors": "INSTRUCTORS", "For contributors": "CONTRIBUTING",
          "What changed": "CHANGELOG"}
+CITED = dict(re.findall(r"(?m)^(?:  - )?([a-z-]+): (.+)$", (ROOT / "CITATION.cff").read_text("utf-8")))
+IMPRINT = '<p class="imprint">{name}. Version {version}, {license} license.</p>\n\n<p class="contents">Contents</p>'
 TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 
@@ -59,7 +61,7 @@ def write_book(folder: Path) -> None:
     contents = "\n".join(f"- [{title}]({entry}.{'ipynb' if 'notebooks' in entry else 'md'})"
                          for entry, title in names.items())
     (folder / "index.md").write_text("\n\n".join([
-        readme[0], readme[1], f"![{WHOLE}](assets/map/all.svg)", contents,
+        readme[0], readme[1], f"![{WHOLE}](assets/map/all.svg)", IMPRINT.format(**CITED), contents,
         TREE.replace(":caption: {}\n", "").format("\n".join(names))]) + "\n", "utf-8")
 
 
