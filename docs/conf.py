@@ -44,7 +44,8 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
     epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js"]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
-    epub_author, epub_identifier, epub_scheme, epub_uid = CITED["name"], IDENTIFIER, "UUID", "book"
+    epub_author = epub_publisher = epub_contributor = CITED["name"]
+    epub_description, epub_identifier, epub_scheme, epub_uid = CITED["abstract"], IDENTIFIER, "UUID", "book"
     epub_tocdup = False
 
 copybutton_selector = "div.cell_input div.highlight pre, div[class*=highlight-]:not(.output) > div.highlight pre"

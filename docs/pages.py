@@ -56,7 +56,8 @@ def write_book(folder: Path) -> None:
     """Write the first page of the book, and its contents."""
     readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
     (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
-    names = {f"notebooks/{chapter.notebook.stem}": chapter.title.rstrip(".") for chapter in chapters()}
+    names = {f"notebooks/{chapter.notebook.stem}": f"{chapter.number} · {chapter.title.rstrip('.')}"
+             for chapter in chapters()}
     names |= {"glossary": "Glossary", "bibliography": "Bibliography", "assets/pocket/README": "The pocket model"}
     contents = "\n".join(f"- [{title}]({entry}.{'ipynb' if 'notebooks' in entry else 'md'})"
                          for entry, title in names.items())
