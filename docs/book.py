@@ -38,7 +38,7 @@ def write_sources(folder: Path) -> None:
 def bind(made: Path, file: Path, cover: bytes) -> None:
     """Write the EPUB that Sphinx made, with a cover, less what epubcheck finds in it.
 
-    That is no word of equations, and a missing stylesheet. cover: a PNG.
+    That is no word of equations, a missing stylesheet, and another identifier in the contents. cover: a PNG.
     """
     with zipfile.ZipFile(next(made.glob("*.epub"))) as draft, zipfile.ZipFile(file, "w") as book:
         texts = {name: draft.read(name) for name in draft.namelist()}
@@ -52,6 +52,9 @@ def bind(made: Path, file: Path, cover: bytes) -> None:
                 text = text.replace(b"</metadata>", b'<meta name="cover" content="cover"/></metadata>').replace(
                     b"</manifest>", b'<item id="cover" href="cover.png" media-type="image/png" '
                                     b'properties="cover-image"/></manifest>')
+            elif name == "toc.ncx":
+                text = text.replace(b'<meta name="dtb:uid" content="book"/>',
+                                    f'<meta name="dtb:uid" content="{IDENTIFIER}"/>'.encode())
             book.writestr(name, text, zipfile.ZIP_STORED if name == "mimetype" else zipfile.ZIP_DEFLATED)
         book.writestr("cover.png", cover)
 

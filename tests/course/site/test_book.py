@@ -70,10 +70,11 @@ def test_the_cover_is_a_picture():
 def test_an_epub_shows_its_cover(tmp_path):
     with zipfile.ZipFile(tmp_path / "draft.epub", "w") as draft:
         draft.writestr("mimetype", "application/epub+zip")
+        draft.writestr("toc.ncx", '<ncx><head><meta name="dtb:uid" content="book"/></head></ncx>')
         draft.writestr("content.opf", "<package><metadata></metadata><manifest></manifest></package>")
     book.bind(tmp_path, tmp_path / "book.zip", b"picture")
     with zipfile.ZipFile(tmp_path / "book.zip") as made:
-        assert made.read("cover.png") == b"picture"
+        assert made.read("cover.png") == b"picture" and book.IDENTIFIER.encode() in made.read("toc.ncx")
         assert b'href="cover.png" media-type="image/png" properties="cover-image"' in made.read("content.opf")
 
 
