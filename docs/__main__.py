@@ -10,18 +10,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import bibliography, book, glossary, lessons, pages
+from docs import bibliography, book, glossary, lessons, pages, pocket
 from grader.course.chapters import ROOT, chapters
 
 HERE = Path(__file__).resolve().parent
 
 
-def write_sources(folder: Path, solutions: bool, with_book: bool) -> None:
-    """Everything Sphinx reads: the course's own layout, so that the links within it lead where they did."""
+def write_sources(folder: Path, solutions: bool, with_book: bool, model: Path) -> None:
+    """Everything Sphinx reads: the course's own layout, so that the links within it lead where they did.
+
+    model: where the pocket model's files for the browser lie.
+    """
     for chapter in chapters():
         lessons.write(chapter, folder, solutions)
         pages.write_exercise(chapter, folder)
-    pages.write_front(folder, book.NAME if with_book else "")
+    pages.write_front(folder, book.NAME if with_book else "", model)
     pages.write_pages(folder)
     glossary.write(folder)
     bibliography.write(folder)
@@ -41,9 +44,10 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
         raise ValueError(f"{out} holds something else than a site: name another folder")
     with tempfile.TemporaryDirectory() as temporary:
-        made = Path(temporary, "site")
+        made, model = Path(temporary, "site"), Path(temporary, "pocket")
+        pocket.write(model)
         files = [made / f"{book.NAME}{kind}" for kind in (".epub", ".pdf") if with_book]
-        code = _sphinx("html", made, lambda folder: write_sources(folder, solutions, with_book))
+        code = _sphinx("html", made, lambda folder: write_sources(folder, solutions, with_book, model))
         if with_book and code == 0:
             paper = Path(temporary, "epub"), Path(temporary, "page")
             code = _sphinx("epub", paper[0], book.write_sources) or _sphinx("singlehtml", paper[1], book.write_sources)
@@ -51,6 +55,7 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
             book.bind(paper[0], files[0], book.cover())
             book.make_pdf(paper[1] / "index.html", files[1], Path(temporary, "profile"))
         if code == 0:
+            shutil.copytree(model, made / pocket.FILES, dirs_exist_ok=True)
             if out.exists():
                 shutil.rmtree(out)
             shutil.move(made, out)

@@ -26,7 +26,7 @@ myst_heading_slug_func = "docs.lessons.anchor"
 
 html_theme = "furo"
 html_static_path = ["static"]
-html_css_files = ["site.css"]
+html_css_files = ["site.css", "pocket.css"]
 html_js_files = ["scroll.js"]
 html_favicon = "static/favicon.svg"
 html_copy_source = False
@@ -41,7 +41,7 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
     html_js_files = []
     html_css_files = ["book.css", *["paper.css"] * tags.has("singlehtml")]      # noqa: F821
     extensions.remove("sphinx_copybutton")
-    epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js"]
+    epub_exclude_files = ["_static/site.css", "_static/pocket.css", "_static/paper.css", "_static/scroll.js"]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
     epub_author = epub_publisher = epub_contributor = CITED["name"]

@@ -5,7 +5,7 @@ import re
 import shutil
 from pathlib import Path
 
-from docs import lessons, maps, solutions
+from docs import lessons, maps, pocket, solutions
 from grader.course.chapters import ROOT, Chapter, chapters, parts, prerequisites, stub
 from grader.course.lesson import exercises
 
@@ -19,10 +19,11 @@ IMPRINT = '<p class="imprint">{name}. Version {version}, {license} license.</p>\
 TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 
-def write_front(folder: Path, book: str) -> None:
+def write_front(folder: Path, book: str, model: Path) -> None:
     """Write the first page and the table of contents, index.md, and the list of exercises.
 
-    book: the name of the PDF and the EPUB that lie beside it, "" where there are none.
+    book: the name of the PDF and the EPUB that lie beside it, "" where there are none. model: where the pocket model's
+    files lie.
     """
     (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
     readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
@@ -31,7 +32,8 @@ def write_front(folder: Path, book: str) -> None:
     out = [readme[0], readme[1],
            f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
            "each is a link to the lesson that builds it. To write the parts yourself, [begin here](README.md).",
-           maps.linked(f"![{WHOLE}](assets/map/all.svg)", "notebooks/")]
+           maps.linked(f"![{WHOLE}](assets/map/all.svg)", "notebooks/"),
+           pocket.place(model)]
     out += ["## After each lesson", "\n".join(
         f"- [**{chapter.number} · {name(chapter)}.**](notebooks/{chapter.notebook.name}) "
         f"{_moved(lessons.outcome(chapter))}" for chapter in everyone)]
