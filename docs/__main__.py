@@ -54,8 +54,8 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
             paper = Path(temporary, "epub"), Path(temporary, "page")
             code = _sphinx("epub", paper[0], book.write_sources) or _sphinx("singlehtml", paper[1], book.write_sources)
         if code == 0 and with_book:
-            book.bind(paper[0], files[0])
-            book.print_pdf(paper[1] / "index.html", files[1], Path(temporary, "profile"))
+            book.bind(paper[0], files[0], book.cover())
+            book.make_pdf(paper[1] / "index.html", files[1], Path(temporary, "profile"))
         if code == 0:
             shutil.copytree(model, made / pocket.FILES, dirs_exist_ok=True)
             if out.exists():

@@ -5,17 +5,21 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from docs.book import IDENTIFIER  # noqa: E402
+from docs.pages import CITED  # noqa: E402
+
 project = html_title = "Build a transformer"
 version = "1"
 copyright = "its authors, under the MIT license"
 language = "en"
 smartquotes = False                     # the lessons' own quotes
 
-extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms", "docs.moving"]
+extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms", "docs.images", "docs.moving"]
 html_math_renderer = "katex"
 
 nb_execution_mode = "off"               # the outputs are those that were committed
 nb_merge_streams = True
+nb_code_prompt_show, nb_code_prompt_hide = "Show the code", "Hide the code"
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "docs.lessons.anchor"
@@ -43,6 +47,8 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
                           if file.name not in ("book.css", "favicon.svg")]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
+    epub_author = epub_publisher = epub_contributor = CITED["name"]
+    epub_description, epub_identifier, epub_scheme, epub_uid = CITED["abstract"], IDENTIFIER, "UUID", "book"
     epub_tocdup = False
 
 copybutton_selector = "div.cell_input div.highlight pre, div[class*=highlight-]:not(.output) > div.highlight pre"

@@ -1,4 +1,8 @@
-"""A lesson as it stands in its notebook, with what a site needs besides: links to pages, alt text, solutions."""
+"""A lesson as it stands in its notebook, with what a site needs besides: links to pages, alt text, solutions.
+
+Two kinds of code are folded, and left out of the book: the first cell, which sets up, and cells that only draw. What
+check(...) says of files that nobody has written yet is replaced by a line that says what the cell does.
+"""
 
 import ast
 import re
@@ -14,6 +18,8 @@ EXERCISE = re.compile(r"\]\(\.\./exercises/(ex\d\d_\w+)\.py\)")
 EXERCISE_LINK = re.compile(r"\[([^\]]*)\]\(\.\./exercises/[^)]*\)")
 FOLD = re.compile(r"<details>\s*<summary>(.*?)</summary>\s*(.*?)\s*</details>", re.S)
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")      # a model of bytes may write them; no page can hold them
+CHECKED = re.compile(r"ex\d\d_\w+: \d+ of (\d+) checks passed.*\n?")
+ASKED = ('<p class="asked">In the notebook, this cell asks your file {}, and says what is wrong.</p>')
 README = re.compile(r"\]\(\.\./README\.md[^)]*\)")
 SOLUTION = ("<details class=\"solution\"><summary>A solution. First write your own, ask the check below, and read "
             "what it says</summary>\n\n{}\n\n</details>")
@@ -37,6 +43,7 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
     book: for paper, where nothing folds and the exercises' files have no pages.
     """
     notebook, folds, out = lesson.read(chapter), _folds(chapter) if with_solutions else {}, []
+    hidden = _hidden(notebook["cells"])
     for index, cell in enumerate(notebook["cells"]):
         source = cell["source"]
         if cell["cell_type"] == "markdown":
@@ -49,13 +56,17 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
             if "text" in output:
                 output["text"] = CONTROL.sub("\N{REPLACEMENT CHARACTER}", output["text"])
         if any("image/png" in output.get("data", {}) for output in cell.get("outputs", [])):
-            cell["metadata"]["mystnb"] = {"image": {"alt": alt(source)}}
+            cell["metadata"]["mystnb"] = {"image": {"alt": described(cell)}}
+        if index in hidden:
+            cell["metadata"]["tags"] = [*cell["metadata"].get("tags", ()), "remove-input" if book else "hide-input"]
         out.append(cell)
         if not book:
             out += moving.below(chapter, cell)
+        if checks := _checks(cell):
+            cell["outputs"] = []
+            out.append(_markdown(f"asked-{index}", ASKED.format(f"{checks} check{'s' * (checks > 1)}")))
         if index in folds:
-            out.append({"cell_type": "markdown", "metadata": {}, "id": f"solution-{index}",
-                        "source": SOLUTION.format(folds[index])})
+            out.append(_markdown(f"solution-{index}", SOLUTION.format(folds[index])))
     notebook["cells"] = out
     (folder / "notebooks" / chapter.notebook.name).write_text(lesson.dumps(notebook), "utf-8")
 
@@ -72,15 +83,68 @@ def _folds(chapter: Chapter) -> dict[int, str]:
     return folds
 
 
+def _markdown(name: str, source: str) -> dict:
+    return {"cell_type": "markdown", "metadata": {}, "id": name, "source": source}
+
+
+def _checks(cell: dict) -> int:
+    """How many checks a cell asks, where it says nothing else."""
+    said = "".join(output.get("text", "-") for output in cell.get("outputs", []))
+    return 0 if CHECKED.sub("", said).strip() else sum(map(int, CHECKED.findall(said)))
+
+
+def _hidden(cells: list[dict]) -> set[int]:
+    """The places of the code that is folded: the first cell, and those that only draw.
+
+    Such a cell ends in plt.show(), prints nothing, and makes no name that a later cell takes from it.
+    """
+    code = [index for index, cell in enumerate(cells) if cell["cell_type"] == "code"]
+    names = [_names(cells[index]["source"]) for index in code]
+    draws = {index for place, index in enumerate(code)
+             if cells[index]["source"].rstrip().endswith("plt.show()")
+             and all(output["output_type"] != "stream" for output in cells[index]["outputs"])
+             and not _handed_on(names[place][0], names[place + 1:])}
+    return {code[0], *draws}
+
+
+def _handed_on(made: set[str], later: list[tuple[set[str], set[str]]]) -> bool:
+    """Whether later cells use a name before they make it anew."""
+    for anew, used in later:
+        if made & (used - anew):
+            return True
+        made = made - anew
+    return False
+
+
+def _names(code: str) -> tuple[set[str], set[str]]:
+    """The names that a cell makes, and those that it uses."""
+    made, used = set(), set()
+    for node in ast.walk(_tree(code)):
+        if isinstance(node, ast.Name):
+            (used if isinstance(node.ctx, ast.Load) else made).add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            made.add(node.name)
+        elif isinstance(node, ast.arg):
+            made.add(node.arg)
+        elif isinstance(node, ast.alias):
+            made.add(node.asname or node.name)
+    return made, used
+
+
 def _unfolded(fold: re.Match) -> str:
     """What a fold holds, under its words."""
     return f'<p class="fold">{fold[1]}</p>\n\n{fold[2]}\n\n'
 
 
+def described(cell: dict) -> str:
+    """What a cell's figure shows, in the words of its author; else in those that its code gives it."""
+    return cell["metadata"].get("alt") or alt(cell["source"])
+
+
 def alt(code: str) -> str:
-    """What the figure below a cell shows: the titles and the axes that its code gives it."""
+    """What the figure below a cell shows, by its code: titles and axes."""
     said = {"title": [], "xlabel": [], "ylabel": []}
-    for node in ast.walk(ast.parse(re.sub(r"^[%!].*$", "", code, flags=re.M))):
+    for node in ast.walk(_tree(code)):
         named = [(word.arg, word.value) for word in node.keywords] if isinstance(node, ast.Call) else []
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
             named.append((node.func.attr.removeprefix("set_").replace("sup", ""), node.args[0]))
@@ -91,6 +155,10 @@ def alt(code: str) -> str:
     parts += [f"{axis}: {', '.join(said[name])}" for axis, name in (("across", "xlabel"), ("up", "ylabel"))
               if said[name]]
     return f"Figure drawn by the code above. {'. '.join(parts)}."
+
+
+def _tree(code: str) -> ast.Module:
+    return ast.parse(re.sub(r"^[%!].*$", "", code, flags=re.M))
 
 
 def _words(value) -> str:

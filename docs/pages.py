@@ -14,6 +14,8 @@ WHOLE = ("The model as a map: text runs in at the upper left, through the blocks
 # The course's own pages: they lie where they did, so that links between them lead where they did.
 PAGES = {"Begin": "README", "For instructors": "INSTRUCTORS", "For contributors": "CONTRIBUTING",
          "What changed": "CHANGELOG"}
+CITED = dict(re.findall(r"(?m)^(?:  - )?([a-z-]+): (.+)$", (ROOT / "CITATION.cff").read_text("utf-8")))
+IMPRINT = '<p class="imprint">{name}. Version {version}, {license} license.</p>\n\n<p class="contents">Contents</p>'
 TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 
@@ -56,12 +58,13 @@ def write_book(folder: Path) -> None:
     """Write the first page of the book, and its contents."""
     readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
     (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
-    names = {f"notebooks/{chapter.notebook.stem}": chapter.title.rstrip(".") for chapter in chapters()}
+    names = {f"notebooks/{chapter.notebook.stem}": f"{chapter.number} · {chapter.title.rstrip('.')}"
+             for chapter in chapters()}
     names |= {"glossary": "Glossary", "bibliography": "Bibliography", "assets/pocket/README": "The pocket model"}
     contents = "\n".join(f"- [{title}]({entry}.{'ipynb' if 'notebooks' in entry else 'md'})"
                          for entry, title in names.items())
     (folder / "index.md").write_text("\n\n".join([
-        readme[0], readme[1], f"![{WHOLE}](assets/map/all.svg)", contents,
+        readme[0], readme[1], f"![{WHOLE}](assets/map/all.svg)", IMPRINT.format(**CITED), contents,
         TREE.replace(":caption: {}\n", "").format("\n".join(names))]) + "\n", "utf-8")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from docs.lessons import alt
+from docs import lessons
 from grader.course import chapters
 from tests.course.stubs import fresh
 
@@ -28,19 +28,19 @@ def run(path: Path) -> None:
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict(
-            {key: value for key, value in cell.metadata.items() if key in ("tags", "exercise")})
+            {key: value for key, value in cell.metadata.items() if key in ("tags", "exercise", "alt")})
         if "outputs" in cell:
-            cell.outputs = described(cell.source, _joined(cell.outputs))
+            cell.outputs = described(cell, _joined(cell.outputs))
     draft = path.with_suffix(".part")
     nbformat.write(notebook, draft)
     os.replace(draft, path)
 
 
-def described(source: str, outputs: list) -> list:
+def described(cell: dict, outputs: list) -> list:
     """Outputs whose figures carry the words for those who do not see them, where nbconvert looks for them."""
     for output in outputs:
         if "image/png" in output.get("data", {}):
-            output["metadata"] = {"image/png": {"alt": alt(source)}}
+            output["metadata"] = {"image/png": {"alt": lessons.described(cell)}}
     return outputs
 
 

@@ -27,7 +27,7 @@ def test_metadata_is_clean(chapter):
     assert chapter.notebook.read_text("utf-8") == dumps(read(chapter)), "as nbformat writes it"
     assert notebook["metadata"]["kernelspec"]["name"] == "python3"
     assert notebook["metadata"].keys() <= {"kernelspec", "language_info"}
-    assert all(cell["metadata"].keys() <= {"tags", "exercise"} for cell in notebook["cells"])
+    assert all(cell["metadata"].keys() <= {"tags", "exercise", "alt"} for cell in notebook["cells"])
     assert chapter.notebook.stat().st_size <= MOST_BYTES
 
 

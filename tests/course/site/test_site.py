@@ -87,7 +87,7 @@ def test_search_finds_rope(site):
 def test_outputs_are_those_of_the_notebooks(site):
     page = "".join(Page(site / "notebooks" / "07_rope.html").text)
     for cell in lesson.cells(find("rope"), "code"):
-        for output in cell["outputs"]:
+        for output in cell["outputs"] if not lessons._checks(cell) else []:
             assert output.get("text", "").strip() in page
 
 
@@ -167,7 +167,7 @@ def test_front_page_says_what_each_lesson_gives(site):
 def test_the_epub_can_be_read_by_a_strict_reader(tmp_path):
     """Each page is XML, the contents name it, equations are MathML, and nothing is missing or run."""
     assert making._sphinx("epub", tmp_path / "made", book.write_sources) == 0
-    book.bind(tmp_path / "made", tmp_path / "book.epub")
+    book.bind(tmp_path / "made", tmp_path / "book.epub", b"a picture")
     with zipfile.ZipFile(tmp_path / "book.epub") as file:
         assert file.infolist()[0].filename == "mimetype" and file.infolist()[0].compress_type == zipfile.ZIP_STORED
         held = {name: file.read(name) for name in file.namelist()}

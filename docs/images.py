@@ -1,0 +1,58 @@
+"""A small extension of Sphinx: what a browser wants to know of a page's pictures and code before it has seen them.
+
+Pictures get their sizes, so that text stays where it is while they come, and are asked for when they come near. Code
+and outputs get their width in columns, so that a phone can choose letters with which they fit.
+"""
+
+import html
+import re
+from functools import cache
+from pathlib import Path
+
+from PIL import Image
+
+IMAGE = re.compile(r'<img ([^>]*?)src="([^":]+)"([^>]*?) ?/?>')
+CODE = re.compile(r"<pre>(.*?)</pre>", re.S)
+
+
+@cache
+def size(path: Path) -> tuple[int, int]:
+    """A picture's width and height in pixels."""
+    if path.suffix == ".svg":
+        box = re.search(r'viewBox="[\d.]+ [\d.]+ ([\d.]+) ([\d.]+)"', path.read_text("utf-8"))
+        return round(float(box[1])), round(float(box[2]))
+    with Image.open(path) as image:
+        return image.size
+
+
+def sized(page: str, folder: Path) -> str:
+    """A page's HTML with the size of each picture; all but the first wait until they come near. folder: the page's."""
+    seen = []
+
+    def dress(image: re.Match) -> str:
+        width, height = size((folder / image[2]).resolve())
+        seen.append(image[2])
+        lazy = ' loading="lazy"' * (len(seen) > 1)
+        return (f'<img {image[1]}src="{image[2]}"{image[3].rstrip()} width="{width}" height="{height}"{lazy}'
+                ' decoding="async">')
+    return IMAGE.sub(dress, page)
+
+
+def measured(page: str) -> str:
+    """A page's HTML with the columns that each block of code takes."""
+    def measure(block: re.Match) -> str:
+        lines = html.unescape(re.sub(r"<[^>]*>", "", block[1])).splitlines()
+        return f'<pre style="--columns:{max(map(len, lines), default=1) or 1}">{block[1]}</pre>'
+    return CODE.sub(measure, page)
+
+
+def _finish(app, exception) -> None:
+    if exception is None and app.builder.name == "html":
+        for path in Path(app.outdir).rglob("*.html"):
+            head, body, text = path.read_text("utf-8").partition("<body>")
+            path.write_text(head + body + measured(sized(text, path.parent)), "utf-8")
+
+
+def setup(app) -> dict:
+    app.connect("build-finished", _finish)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
