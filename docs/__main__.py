@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import bibliography, book, glossary, lessons, pages
+from docs import bibliography, book, front, glossary, lessons, pages, search
 from grader.course.chapters import ROOT, chapters
 
 HERE = Path(__file__).resolve().parent
@@ -21,8 +21,11 @@ def write_sources(folder: Path, solutions: bool, with_book: bool) -> None:
     for chapter in chapters():
         lessons.write(chapter, folder, solutions)
         pages.write_exercise(chapter, folder)
-    pages.write_front(folder, book.NAME if with_book else "")
+    if solutions:               # without them the grader has nothing to compare with: a class gets an edition of its own
+        pages.write_zip(folder)
+    front.write(folder, book.NAME if with_book else "")
     pages.write_pages(folder)
+    pages.write_exercises(folder)
     glossary.write(folder)
     bibliography.write(folder)
 
@@ -36,6 +39,8 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
     from docs.equations import KATEX
     if not KATEX.is_dir():
         raise ValueError(f"equations are drawn by KaTeX, which is not in {KATEX}: run npm ci --prefix docs")
+    if not search.PAGEFIND.is_file():
+        raise ValueError(f"pages are found by Pagefind, which is not in {search.PAGEFIND}: run npm ci --prefix docs")
     if with_book and not book.CHROMIUM:
         raise ValueError("the PDF is printed by Chromium, which is not installed: apt-get install chromium")
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
@@ -51,6 +56,7 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
             book.bind(paper[0], files[0])
             book.print_pdf(paper[1] / "index.html", files[1], Path(temporary, "profile"))
         if code == 0:
+            search.index(made)
             if out.exists():
                 shutil.rmtree(out)
             shutil.move(made, out)
