@@ -21,7 +21,7 @@ def write_sources(folder: Path, solutions: bool, with_book: bool) -> None:
     for chapter in chapters():
         lessons.write(chapter, folder, solutions)
         pages.write_exercise(chapter, folder)
-    if solutions:               # without them the grader has nothing to compare with: a class gets an edition of its own
+    if solutions:               # without them nothing can be graded: a class gets an edition of its own
         pages.write_zip(folder)
     front.write(folder, book.NAME if with_book else "")
     pages.write_pages(folder)

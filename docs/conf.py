@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from grader.author import links     # noqa: E402
+from grader.author import links  # noqa: E402
 
 course = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
@@ -32,9 +32,6 @@ myst_heading_slug_func = "docs.lessons.anchor"
 
 # Where the site lies, if that is known: links to it, for machines, are whole addresses.
 html_baseurl = f"{links.address('Documentation')}/".removeprefix("/")
-extensions += ["sphinx_sitemap"] * bool(html_baseurl and tags.has("html"))      # noqa: F821
-sitemap_url_scheme = "{link}"
-sitemap_excludes = ["404.html", "search.html"]
 ogp_site_url = html_baseurl
 ogp_social_cards = {"enable": False}
 notfound_urls_prefix = urlsplit(html_baseurl).path or "/"
@@ -58,7 +55,8 @@ if tags.has("singlehtml") or tags.has("epub"):              # noqa: F821  the bo
     html_js_files = []
     html_css_files = ["book.css", *["paper.css"] * tags.has("singlehtml")]      # noqa: F821
     extensions.remove("sphinx_copybutton")
-    epub_exclude_files = ["_static/site.css", "_static/paper.css", "_static/scroll.js", "_static/progress.js", "_static/search.js"]
+    epub_exclude_files = [f"_static/{name}" for name in ("site.css", "paper.css", "scroll.js", "progress.js",
+                                                         "search.js")]
     epub_theme_options = {"relbar1": False, "footer": False}
     epub_show_urls = "no"
     epub_tocdup = False

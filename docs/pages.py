@@ -66,8 +66,8 @@ def fetch(folder: Path) -> list[str]:
     if url:
         out.append(f"Fetch the [course's repository]({url}):\n\n```sh\ngit clone {url} course\ncd course\n```")
     if (folder / ZIP).exists():
-        out.append(f"{'Or d' if url else 'D'}ownload [the whole course as a zip]({ZIP}), unpack it, and open a terminal "
-                   "in its folder.")
+        out.append(f"{'Or d' if url else 'D'}ownload [the whole course as a zip]({ZIP}), unpack it, and open a "
+                   "terminal in its folder.")
     return out
 
 

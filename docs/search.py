@@ -8,9 +8,10 @@ PAGEFIND = Path(__file__).resolve().parent / "node_modules" / "pagefind" / "lib"
 # The anchor of a section stands on its heading, where Pagefind looks for it.
 SECTION = re.compile(r'<section([^>]*?) id="([^"]*)">((?:\s*<span id="[^"]*"></span>)*)\s*<h(\d)>')
 HEADING = r'<section\1>\3<h\4 id="\2">'
-# What is no text to be found: what code printed and drew, the map, the sign beside a heading, equations as they are
-# drawn (what they say stands beside, for screen readers) and as they were typed.
-IGNORED = re.compile(r'(?=class="(?:cell_output|map"|headerlink"|katex-html)|(?<=<annotation )encoding)')
+# What is not to be found: code of lessons (its contracts stand in the exercises) with what it prints and draws,
+# solutions, the map, the sign beside a heading, and of an equation all but what a screen reader says.
+IGNORED = re.compile(
+    r'(?=class="(?:cell_(?:in|out)put|solution"|map"|headerlink"|katex-html)|(?<=<annotation )encoding)')
 # Readers ask for a root in words.
 ROOT = '<msqrt data-words="square root" data-pagefind-index-attrs="data-words">'
 # Of a lesson and its exercise, the lesson comes first.

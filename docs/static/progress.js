@@ -13,7 +13,7 @@ function list() {
   const front = document.getElementById("Lessons")?.closest("section");
   for (const link of front?.querySelectorAll("li a[href^='notebooks/']") ?? []) {
     const done = Object.assign(document.createElement("span"), {className: "done", textContent: "✓ done"});
-    if (localStorage.getItem(`done ${link.getAttribute("href").slice(10, -5)}`)) link.closest("li").append(" ", done);
+    if (localStorage.getItem(`done ${link.getAttribute("href").slice(10, -5)}`)) link.parentElement.append(" ", done);
   }
 }
 

@@ -10,6 +10,7 @@ const small = new Set(("a an and are be can do does for from get happens has hav
 // Pagefind looks for pages that hold every word. A page that lacks one of them may answer as well, and counts less.
 async function answers(question) {
   const pagefind = await import(new URL("pagefind/pagefind.js", root));
+  await pagefind.options({ranking: {termSimilarity: 10}});     // "see" is in "seed", and means something else
   const said = question.toLowerCase().replace(/[?!,;:"]/g, " ").split(/\s+/).filter(Boolean);
   const telling = said.filter(word => word.length > 1 && !small.has(word));
   const words = telling.length ? telling : said;
@@ -23,10 +24,20 @@ async function answers(question) {
   const first = [...best.values()].sort((a, b) => b.score - a.score).slice(0, 10);
   return Promise.all(first.map(async ({found}) => {
     const page = await found.data();
+    const named = part => words.filter(word => part.title.toLowerCase().includes(word)).length;
     const weight = part => part.weighted_locations.reduce((sum, place) => sum + place.balanced_score, 0);
-    const sections = page.sub_results.sort((a, b) => weight(b) - weight(a)).slice(0, 3);
+    const sections = page.sub_results.sort((a, b) => named(b) - named(a) || weight(b) - weight(a)).slice(0, 3)
+      .map(part => ({...part, ...term(page, part)}));
     return {title: page.meta.title, url: sections[0]?.url ?? page.url, sections};
   }));
+}
+
+// In the glossary each word has an anchor of its own, within a section of many.
+function term(page, part) {
+  const heaviest = part.weighted_locations.reduce((a, b) => b.balanced_score > a.balanced_score ? b : a);
+  const word = page.anchors.filter(({element, location}) => element === "dt" && location <= heaviest.location
+    && location > (part.anchor?.location ?? 0)).pop();
+  return word && {title: word.text.trim(), url: `${page.url}#${word.id}`};
 }
 
 function element(name, content, ...attributes) {
@@ -52,6 +63,7 @@ async function sphinx() {
 async function search(question) {
   const said = document.getElementById("search-said");
   for (const box of document.querySelectorAll("input[name=q]")) box.value = question;
+  said.textContent = "Searching …";
   try {
     if (location.protocol === "file:") throw new Error("no page on a disk may fetch another");
     const pages = await answers(question);

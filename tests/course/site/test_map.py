@@ -18,11 +18,12 @@ MIDDLES = """where => where.map(([x, y]) => {
 
 
 def middles() -> list[tuple[str, list[float]]]:
-    """(lesson, place as parts of the map's width and height) of each part; of what holds others, of its upper rim."""
-    holds = {"12", *(frame[1] for frame in maps.draw_map.FRAMES)}
-    return [(number, [(x + width / 2) / maps.draw_map.WIDTH,
-                      (y + (4 if number in holds else height / 2)) / maps.draw_map.HEIGHT])
-            for number, _, x, y, width, height in maps.places()]
+    """(lesson, place as parts of the map's width and height) of each part; of what holds others, of its name."""
+    names = {"12": (maps.draw_map.FEED_FORWARD, 136)} | {
+        number: (x + width / 2, y + 18) for _, number, _, x, y, width, _ in maps.draw_map.FRAMES}
+    places = [(number, names.get(number, (x + width / 2, y + height / 2)))
+              for number, _, x, y, width, height in maps.places()]
+    return [(number, [x / maps.draw_map.WIDTH, y / maps.draw_map.HEIGHT]) for number, (x, y) in places]
 
 
 @pytest.mark.parametrize("page, here", [("index.html", ""), ("notebooks/07_rope.html", "07")])
