@@ -35,6 +35,8 @@ html_baseurl = f"{links.address('Documentation')}/".removeprefix("/")
 ogp_site_url = html_baseurl
 ogp_social_cards = {"enable": False}
 notfound_urls_prefix = urlsplit(html_baseurl).path or "/"
+notfound_context = {"title": "Page not found", "body": "<h1>Page not found</h1><p>There is no page at this address. "
+                    f'<a href="{notfound_urls_prefix}index.html">The course begins here</a>.</p>'}
 
 html_theme = "furo"
 templates_path = ["templates"]
