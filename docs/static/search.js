@@ -2,11 +2,11 @@
 // Pagefind's files: there, Sphinx's own index finds pages.
 const root = new URL(document.documentElement.dataset.content_root, location.href);
 // Words that say nothing of what is asked. Pagefind looks for pages that hold all the others.
-const small = new Set(("a an and are be can do does for from get happens has have how i in is it its long many me mean "
+const small = new Set(("a an and are be by can do does for from get happens has have how i in is it its long many me mean "
   + "much my of on one or should so that the them there this to use used vs was we what when where which who why will "
   + "with work works you your").split(" "));
 
-// The pages that answer a question best, each with its sections: [{title, url, sections: [{title, url, excerpt}, …]}, …
+// The pages that answer a question best, each with its sections: [{title, url, sections: [{title, url, excerpt}, …]}]
 // Pagefind looks for pages that hold every word. A page that lacks one of them may answer as well, and counts less.
 async function answers(question) {
   const pagefind = await import(new URL("pagefind/pagefind.js", root));
@@ -46,12 +46,15 @@ function element(name, content, ...attributes) {
   return made;
 }
 
+// The sign of a root is indexed in words, too, which are not to be read.
+const inWords = /(<mark>)?square(<\/mark>)? (<mark>)?root\.(<\/mark>)? (?=√)/g;
+
 function show(pages) {
   document.getElementById("search-results").replaceChildren(element("ol", pages.map(page => element("li", [
     element("a", [page.title], {href: page.url}),
     element("ul", page.sections.map(part => element("li", [
       element("a", [part.title], {href: part.url}),
-      element("p", [], {innerHTML: part.excerpt})])))]))));      // Pagefind escapes the text, and marks the words
+      element("p", [], {innerHTML: part.excerpt.replace(inWords, "")})])))]))));    // escaped by Pagefind
 }
 
 // Sphinx's own search reads the question from the address, and writes below the same heading.

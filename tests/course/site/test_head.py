@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("sphinx", reason="the site is built by requirements-site.txt")
 
 from docs import __main__ as making  # noqa: E402
+from docs import front  # noqa: E402
 from docs import pages as course_pages  # noqa: E402
 from grader.author import links  # noqa: E402
 from tests.course.site.conftest import Page  # noqa: E402
@@ -71,3 +72,11 @@ def test_a_page_that_is_not_says_so(site):
     assert "Page not found" in (site / "404.html").read_text("utf-8")
     for link in re.findall(r'(?:href|src)="([^"]+)"', (site / "404.html").read_text("utf-8")):
         assert link.startswith(("/", "#", "https://")), link        # it is shown at any depth
+
+
+def test_with_an_address_a_lesson_can_be_opened_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(links, "address", lambda: ADDRESSES["Repository"])
+    front.write(tmp_path, "")
+    told = (tmp_path / "index.md").read_text("utf-8")
+    assert "(https://colab.research.google.com/github/you/course/blob/main/notebooks/00_shapes.ipynb)" in told
+    assert "(https://codespaces.new/you/course)" in told
