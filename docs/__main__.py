@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from docs import bibliography, book, glossary, lessons, moving, pages, pocket
+from docs import bibliography, book, front, glossary, lessons, moving, pages, pocket, search
 from grader.course.chapters import ROOT, chapters
 
 HERE = Path(__file__).resolve().parent
@@ -24,8 +24,11 @@ def write_sources(folder: Path, solutions: bool, with_book: bool, model: Path) -
     for chapter in chapters():
         lessons.write(chapter, folder, solutions)
         pages.write_exercise(chapter, folder)
-    pages.write_front(folder, book.NAME if with_book else "", model)
+    if solutions:               # without them nothing can be graded: a class gets an edition of its own
+        pages.write_zip(folder)
+    front.write(folder, book.NAME if with_book else "", model)
     pages.write_pages(folder)
+    pages.write_exercises(folder)
     glossary.write(folder)
     bibliography.write(folder)
 
@@ -37,10 +40,10 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
     A folder that holds something else than a site is left alone: ValueError.
     """
     from docs.equations import KATEX
-    for drawer, folder in (("equations are drawn by KaTeX", KATEX), *(
+    for user, tool in (("equations are drawn by KaTeX", KATEX), ("pages are found by Pagefind", search.PAGEFIND), *(
             ("figures that move are drawn by d3", moving.MODULES / module) for module in moving.DRAWN_WITH)):
-        if not folder.is_dir():
-            raise ValueError(f"{drawer}, which is not in {folder}: run npm ci --prefix docs")
+        if not tool.exists():
+            raise ValueError(f"{user}, which is not in {tool}: run npm ci --prefix docs")
     if with_book and not book.CHROMIUM:
         raise ValueError("the PDF is printed by Chromium, which is not installed: apt-get install chromium")
     if out.exists() and any(out.iterdir()) and not (out / "searchindex.js").exists():
@@ -57,6 +60,7 @@ def build(out: Path, solutions: bool = True, with_book: bool = False) -> int:
             book.bind(paper[0], files[0], book.cover())
             book.make_pdf(paper[1] / "index.html", files[1], Path(temporary, "profile"))
         if code == 0:
+            search.index(made)
             shutil.copytree(model, made / pocket.FILES, dirs_exist_ok=True)
             if out.exists():
                 shutil.rmtree(out)

@@ -30,13 +30,6 @@ def anchor(title: str) -> str:
     return re.sub('[`"]', "", title).replace(" ", "-")
 
 
-def outcome(chapter: Chapter) -> str:
-    """What one can do after the lesson: the first sentence of its last section, as Markdown."""
-    text = lesson.prose(chapter)
-    last = next(words for words in text[text.rindex("\n## "):].split("\n\n")[1:] if not words.startswith(">"))
-    return re.match(r".*?[.!?](?=\s|$)", " ".join(last.split()))[0]
-
-
 def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = False) -> None:
     """Write the lesson where Sphinx reads it, at the place that it has in the course.
 
@@ -51,7 +44,7 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
                 source = EXERCISE_LINK.sub(r"\1", FOLD.sub(_unfolded, source))
             source = README.sub("](../index.md)", EXERCISE.sub(r"](../exercises/\1.md)", source))
             source = DISPLAY.sub(r"\n\g<0>\n", source)      # a paragraph may touch an equation; not for Sphinx
-            cell["source"] = source if book else MAP.sub(lambda found: maps.linked(found[0], "", chapter), source)
+            cell["source"] = source if book else MAP.sub(lambda found: maps.linked(found[1], "", chapter), source)
         for output in cell.get("outputs", []):
             if "text" in output:
                 output["text"] = CONTROL.sub("\N{REPLACEMENT CHARACTER}", output["text"])

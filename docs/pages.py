@@ -1,51 +1,30 @@
-"""The front page, the course's own pages, and for each exercise what is to be written, and what it has to do."""
+"""The course's own pages, and for each exercise what is to be written, and what it has to do."""
 
 import ast
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
-from docs import lessons, maps, pocket, solutions
-from grader.course.chapters import ROOT, Chapter, chapters, parts, prerequisites, stub
+from docs import lessons, maps, solutions
+from grader.author import links
+from grader.course.chapters import ROOT, Chapter, chapters, prerequisites, stub
 from grader.course.lesson import exercises
 
 WHOLE = ("The model as a map: text runs in at the upper left, through the blocks along the residual stream, "
          "and out at the upper right")
 # The course's own pages: they lie where they did, so that links between them lead where they did.
-PAGES = {"Begin": "README", "For instructors": "INSTRUCTORS", "For contributors": "CONTRIBUTING",
+PAGES = {"Start here": "README", "For instructors": "INSTRUCTORS", "For contributors": "CONTRIBUTING",
          "What changed": "CHANGELOG"}
 CITED = dict(re.findall(r"(?m)^(?:  - )?([a-z-]+): (.+)$", (ROOT / "CITATION.cff").read_text("utf-8")))
 IMPRINT = '<p class="imprint">{name}. Version {version}, {license} license.</p>\n\n<p class="contents">Contents</p>'
+ZIP = "build-a-transformer.zip"
 TREE = "```{{toctree}}\n:hidden:\n:caption: {}\n\n{}\n```"
 
 
-def write_front(folder: Path, book: str, model: Path) -> None:
-    """Write the first page and the table of contents, index.md, and the list of exercises.
-
-    book: the name of the PDF and the EPUB that lie beside it, "" where there are none. model: where the pocket model's
-    files lie.
-    """
-    (folder / "assets" / "map" / "all.svg").write_text(maps.draw_map.picture(None), "utf-8")
-    readme = (ROOT / "README.md").read_text("utf-8").split("\n\n")
+def write_exercises(folder: Path) -> None:
+    """Write the list of exercises."""
     everyone = chapters()
-    first = everyone[0]
-    out = [readme[0], readme[1],
-           f"**[Begin with lesson {first.number}](notebooks/{first.notebook.name})**, or with any part of the map: "
-           "each is a link to the lesson that builds it. To write the parts yourself, [begin here](README.md).",
-           maps.linked(f"![{WHOLE}](assets/map/all.svg)", "notebooks/"),
-           pocket.place(model)]
-    out += ["## After each lesson", "\n".join(
-        f"- [**{chapter.number} · {name(chapter)}.**](notebooks/{chapter.notebook.name}) "
-        f"{_moved(lessons.outcome(chapter))}" for chapter in everyone)]
-    out += _words()
-    if book:
-        out += ["## To take along",
-                f'The lessons as a book: <a href="{book}.pdf">PDF</a>, <a href="{book}.epub">EPUB</a>.']
-    lists = {part: [f"notebooks/{chapter.notebook.stem}" for chapter in those] for part, those in parts().items()} | {
-             "The course": [f"{title} <{page}>" for title, page in PAGES.items()],
-             "To look up": ["exercises/index", "glossary", "bibliography", "The pocket model <assets/pocket/README>"]}
-    out += [TREE.format(caption, "\n".join(entries)) for caption, entries in lists.items()]
-    (folder / "index.md").write_text("\n\n".join(out) + "\n", "utf-8")
     rows = "\n".join(f"- [{chapter.number} · {name(chapter)}]({chapter.stem}.md): "
                      f"{', '.join(f'`{part}`' for part in _tops(chapter))}" for chapter in everyone)
     stems = "\n".join(chapter.stem for chapter in everyone)
@@ -73,7 +52,26 @@ def write_pages(folder: Path) -> None:
     for name in [*(f"{page}.md" for page in PAGES.values()), "LICENSE", "CITATION.cff"]:
         shutil.copy(ROOT / name, folder)
     told = (ROOT / "README.md").read_text("utf-8").split("\n\n")[2:]      # title and promise are the front page's
-    (folder / "README.md").write_text("\n\n".join(["# Begin", *told]), "utf-8")
+    told[told.index("## Two commands")] = "\n\n".join([*fetch(folder), "## Two commands"])
+    (folder / "README.md").write_text("\n\n".join(["# Start here", *told]), "utf-8")
+
+
+def write_zip(folder: Path) -> None:
+    """Write the course as it was committed last; nothing where this is no checkout."""
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        subprocess.run(["git", "archive", "--prefix=course/", f"--output={folder / ZIP}", "HEAD"], cwd=ROOT,
+                       check=True)
+
+
+def fetch(folder: Path) -> list[str]:
+    """How one comes by the course's files, where that is known: from its repository, or as a zip."""
+    url, out = links.address(), []
+    if url:
+        out.append(f"Fetch the [course's repository]({url}):\n\n```sh\ngit clone {url} course\ncd course\n```")
+    if (folder / ZIP).exists():
+        out.append(f"{'Or d' if url else 'D'}ownload [the whole course as a zip]({ZIP}), unpack it, and open a "
+                   "terminal in its folder.")
+    return out
 
 
 def write_exercise(chapter: Chapter, folder: Path) -> None:
@@ -121,18 +119,6 @@ def _pieces(source: str) -> dict[str, str]:
             found[""] += code + "\n"
     found[""] = found[""].rstrip()
     return found
-
-
-def _words() -> list[str]:
-    """What the pocket model writes, out of its own page."""
-    page = (ROOT / "assets" / "pocket" / "README.md").read_text("utf-8")
-    told, said = page.split("\n\n")[1], page.partition("## What it says\n")[2].strip()
-    return ["## What such a model says", told, said, "[More about the pocket model](assets/pocket/README.md)"]
-
-
-def _moved(markdown: str) -> str:
-    """A lesson's Markdown with links that lead on from the first page."""
-    return re.sub(r"\]\((\d\d_\w+\.ipynb)", r"](notebooks/\1", markdown)
 
 
 def _code(words: str) -> str:

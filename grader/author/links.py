@@ -21,10 +21,10 @@ FETCHED = re.compile(re.escape(FETCH).replace(r"\{\}", r"\S*"))
 FOUND = "from pathlib import Path\n"        # what stands above the two lines
 
 
-def address() -> str:
-    """The repository's address, "" where it has none yet."""
+def address(of: str = "Repository") -> str:
+    """The address of the course's repository, or of its site ("Documentation"); "" where it has none yet."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    return settings["project"]["urls"]["Repository"].removesuffix("/").removesuffix(".git")
+    return settings["project"]["urls"].get(of, "").removesuffix("/").removesuffix(".git")
 
 
 def put(text: str, name: str, url: str) -> str:
@@ -38,11 +38,15 @@ def put(text: str, name: str, url: str) -> str:
     said, found = OPENED.sub("", opening["source"]), FETCHED.sub("", code["source"])
     if url:
         found = found.replace(FOUND, FOUND + FETCH.format(url), 1)
-    if owner := url.partition("https://github.com/")[2]:
-        said += WORDS.format(f"https://colab.research.google.com/github/{owner}/blob/main/notebooks/{name}",
-                             f"https://codespaces.new/{owner}")
-    opening["source"], code["source"] = said, found
+    opening["source"], code["source"] = said + words(name, url), found
     return lesson.dumps(notebook)
+
+
+def words(name: str, url: str) -> str:
+    """Where a lesson can be opened without installing anything; "" for a course that does not lie on GitHub."""
+    owner = url.partition("https://github.com/")[2]
+    return WORDS.format(f"https://colab.research.google.com/github/{owner}/blob/main/notebooks/{name}",
+                        f"https://codespaces.new/{owner}") if owner else ""
 
 
 if __name__ == "__main__":

@@ -84,14 +84,19 @@ def minutes(chapter: Chapter) -> float:
     return words / 180 + 0.75 * len(cells(chapter, "code")) + 7.5 * write
 
 
+def hours(those: Iterable[Chapter]) -> str:
+    """About how long some chapters take, in words."""
+    count = max(1, round(sum(map(minutes, those)) / 60))
+    return f"about {count} hour{'s' * (count > 1)}"
+
+
 def table(chosen: Iterable[Chapter] = ()) -> str:
     """The README's tables of chapters (all, where none is chosen), one a part, as Markdown."""
     tables = []
     for part, those in chapters.parts(chosen).items():
-        hours = max(1, round(sum(map(minutes, those)) / 60))
         rows = [f"| [{c.number}](notebooks/{c.notebook.name}) | {c.title} | "
                 f"{', '.join(p.number for p in chapters.prerequisites(c)) or '–'} |" for c in those]
-        tables.append("\n".join([f"### {part}: about {hours} hour{'s' * (hours > 1)}", "",
+        tables.append("\n".join([f"### {part}: {hours(those)}", "",
                                  "| lesson | what you build | uses |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(tables)
 

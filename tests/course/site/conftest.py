@@ -42,11 +42,12 @@ class Page(HTMLParser):
 
 def build(out: Path, *options: str) -> Path:
     """Write the site, or skip where what that needs is not there."""
-    for package in ("sphinx", "myst_nb", "furo", "sphinx_copybutton"):
+    for package in ("sphinx", "myst_nb", "furo", "sphinx_copybutton", "notfound", "sphinxext"):
         if importlib.util.find_spec(package) is None:
             pytest.skip("the site is built by requirements-site.txt")
-    if not shutil.which("node") or not (ROOT / "docs" / "node_modules" / "katex").is_dir():
-        pytest.skip("the site's equations need node, and npm ci --prefix docs")
+    node = [ROOT / "docs" / "node_modules" / name for name in ("katex", "pagefind")]
+    if not shutil.which("node") or not all(map(Path.is_dir, node)):
+        pytest.skip("the site's equations and its search need node, and npm ci --prefix docs")
     done = subprocess.run([sys.executable, "-m", "docs", str(out), *options], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out

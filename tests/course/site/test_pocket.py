@@ -164,4 +164,4 @@ def test_a_failure_leaves_the_page_usable(site):
 def test_without_a_script_nothing_waits(site):
     with browser.visit(site, scripts=False) as (page, address, _):
         page.goto(f"{address}/index.html")
-        assert not page.is_visible("#pocket") and page.is_visible(".map img")
+        assert not page.is_visible("#pocket") and page.is_visible(".map svg")

@@ -31,24 +31,30 @@ def test_every_lesson_and_every_exercise_has_a_page(site, pages):
                                                "INSTRUCTORS", "CONTRIBUTING", "CHANGELOG")} <= set(pages)
 
 
+def _target(site, page: Page, address: str):
+    """The file that an address within the site leads to."""
+    path = unquote(urlsplit(address).path)
+    return ((site if path.startswith("/") else page.path.parent) / path.lstrip("/")).resolve() if path else page.path
+
+
 def test_nothing_is_loaded_from_another_host(site, pages):
     for page in pages.values():
         for address in page.loads:
             assert not urlsplit(address).netloc, (page.path, address)
-            assert (page.path.parent / unquote(urlsplit(address).path)).exists(), (page.path, address)
+            assert _target(site, page, address).exists(), (page.path, address)
     for sheet in site.rglob("*.css"):
         for address in re.findall(r"url\(['\"]?([^)'\"]+)", sheet.read_text("utf-8")):
             assert not urlsplit(address).netloc, (sheet, address)
 
 
-def test_internal_links_and_anchors_resolve(pages):
+def test_internal_links_and_anchors_resolve(site, pages):
     broken = []
     for page in pages.values():
         for link in page.links:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            target = (page.path.parent / unquote(parts.path)).resolve() if parts.path else page.path
+            target = _target(site, page, link)
             anchor = unquote(parts.fragment)
             if not target.exists() or anchor and target in pages and anchor not in pages[target].ids:
                 broken.append((page.path.name, link))
@@ -97,7 +103,7 @@ def test_every_solution_stands_behind_one_fold_after_its_hints(site, tmp_path):
         known = solutions.parts(chapter)
         assert sorted(part for parts in places.values() for part in parts) == sorted(known)
         html = (site / "notebooks" / f"{chapter.notebook.stem}.html").read_text("utf-8")
-        assert html.count('<details class="solution">') == len(asked)
+        assert html.count('class="solution"') == len(asked)
         for parts in places.values():
             compile(solutions.shown(chapter, parts), chapter.stem, "exec")
             assert set(re.findall(r"^class .*", solutions.shown(chapter, parts), re.M)) <= set(
@@ -115,6 +121,7 @@ def test_every_solution_stands_behind_one_fold_after_its_hints(site, tmp_path):
 
 def test_the_site_without_solutions_has_none(tmp_path):
     bare = build(tmp_path / "bare", "--no-solutions")
+    assert not list(bare.rglob("*.zip"))
     for chapter in chapters():
         page = "".join(Page(bare / "notebooks" / f"{chapter.notebook.stem}.html").text) + "".join(
             Page(bare / "exercises" / f"{chapter.stem}.html").text)
@@ -152,13 +159,8 @@ def test_bibliography_holds_each_paper_once_and_says_where(site):
     assert papers["https://arxiv.org/abs/2104.09864"] == "2021" and "Su et al." in page
 
 
-def test_front_page_says_what_each_lesson_gives(site):
-    front = Page(site / "index.html")
-    said = " ".join("".join(front.text).split())
-    for chapter in chapters():
-        words = re.sub(r"[`*]|\]\([^)]*\)|\[", "", lessons.outcome(chapter))
-        assert words.startswith("You ") and words in said, chapter
-        assert front.links.count(f"notebooks/{chapter.notebook.stem}.html") >= 2
+def test_front_page_says_what_the_pocket_model_writes(site):
+    said = " ".join("".join(Page(site / "index.html").text).split())
     samples = (ROOT / "assets" / "pocket" / "README.md").read_text("utf-8").partition("## What it says\n")[2]
     sample = re.search(r"```text\n(.*?)```", samples, re.S)[1]
     assert " ".join(sample.split()) in said
