@@ -12,6 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 IMAGE = re.compile(r'<img ([^>]*?)src="([^":]+)"([^>]*?) ?/?>')
+FOLD = '<summary aria-label="Toggle hidden content">'       # myst-nb's words are not those that are seen
 CODE = re.compile(r"<pre>(.*?)</pre>", re.S)
 
 
@@ -50,7 +51,7 @@ def _finish(app, exception) -> None:
     if exception is None and app.builder.name == "html":
         for path in Path(app.outdir).rglob("*.html"):
             head, body, text = path.read_text("utf-8").partition("<body>")
-            text = text.replace('<summary aria-label="Toggle hidden content">', "<summary>")    # its words say more
+            text = text.replace(FOLD, "<summary>")
             path.write_text(head + body + measured(sized(text, path.parent)), "utf-8")
 
 

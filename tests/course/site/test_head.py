@@ -76,7 +76,8 @@ def test_a_page_that_is_not_says_so(site):
 
 def test_with_an_address_a_lesson_can_be_opened_elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(links, "address", lambda: ADDRESSES["Repository"])
-    front.write(tmp_path, "")
+    monkeypatch.setattr(front.pocket, "place", lambda model: "")
+    front.write(tmp_path, "", tmp_path)
     told = (tmp_path / "index.md").read_text("utf-8")
     assert "(https://colab.research.google.com/github/you/course/blob/main/notebooks/00_shapes.ipynb)" in told
     assert "(https://codespaces.new/you/course)" in told
