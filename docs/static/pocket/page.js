@@ -38,6 +38,10 @@ function row(words, ...bars) {
   return made;
 }
 
+// The map's own ends, by what they say until then: what goes in, and the three likeliest to come out, each with a bar.
+const [goesIn, ...comesOut] = ["“the cat”", "sat", "ran", "is"].map(words =>
+  [...document.querySelectorAll(".map text")].find(text => text.textContent === words));
+
 // The last token's step: what the chosen head looks at, what each depth would say, what comes next.
 function show() {
   if (!last) return;
@@ -56,6 +60,11 @@ function show() {
     made.classList.toggle("chosen", chosen);
     return made;
   }));
+  goesIn.textContent = visible(tokens[weights.length - 1]).slice(0, 10);
+  comesOut.forEach((word, i) => {
+    word.textContent = visible(last.next[i].text).slice(0, 5);
+    word.nextElementSibling.setAttribute("width", 60 * last.next[i].probability);
+  });
   find(".boxes").hidden = false;
 }
 

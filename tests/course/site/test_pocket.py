@@ -103,6 +103,7 @@ def test_a_reader_makes_it_write(site, width, dark):
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{address}/index.html")
         page.wait_for_load_state("networkidle")
+        assert not page.is_visible("#pocket .boxes")
         assert not [url for url in asked if "safetensors" in url or "tokenizer" in url]
         page.focus("#pocket [name=temperature]")
         for _ in range(8):
@@ -118,6 +119,8 @@ def test_a_reader_makes_it_write(site, width, dark):
         assert rows.count() == 1 + model.config.layers
         assert rows.last.inner_text().endswith(f"{100 * best.values.item():.0f} %")
         assert page.text_content("#pocket .text") == "The for statement" + tokenizer.decode([best.indices.item()])
+        assert {"·statement", tokenizer.decode([best.indices.item()]).replace(" ", "·")[:5]} <= set(
+            page.locator(".map text").all_text_contents())
         before = page.inner_html("#pocket .chips")
         page.select_option("#pocket [name=head]", "3")
         assert page.inner_html("#pocket .chips") != before
