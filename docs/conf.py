@@ -24,7 +24,7 @@ smartquotes = False                     # the lessons' own quotes
 
 extensions = ["myst_nb", "sphinx_copybutton", "docs.equations", "docs.terms"]
 if tags.has("html"):                    # noqa: F821
-    extensions += ["docs.head", "docs.images", "docs.moving", "docs.search", "notfound.extension",
+    extensions += ["docs.head", "docs.finish", "docs.moving", "docs.search", "notfound.extension",
                    "sphinx.ext.githubpages", "sphinxext.opengraph"]
 html_math_renderer = "katex"
 

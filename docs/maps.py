@@ -35,5 +35,5 @@ def linked(words: str, folder: str, here: Chapter | None = None) -> str:
 def places() -> list[tuple]:
     """(chapter, label, x, y, width, height) of what can be followed, from the back to the front."""
     x, y, width, height = draw_map.BLOCK
-    return [("13", "the whole model", 305, 402, 110, 30), ("12", "the block", x, y, width, height),
+    return [("12", "the block", x, y, width, height), ("13", "the whole model", 305, 398, 110, 34),
             *(frame[1:] for frame in draw_map.FRAMES), *draw_map.PARTS]

@@ -30,7 +30,7 @@ def write(folder: Path) -> None:
 
 
 def place(model: Path) -> str:
-    """Its place on the front page, as HTML without an empty line, hidden until its script runs. model: as for write."""
+    """Its place on the front page, as HTML without an empty line, not shown without scripts. model: as for write."""
     sizes = {bits: (model / f"pocket-{bits}.safetensors").stat().st_size for bits in BITS}
     choice = "".join(
         f'<label><input type="radio" name="bits" value="{bits}" data-bytes="{size}"{" checked" * (bits == BITS[0])}>'

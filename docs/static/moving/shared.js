@@ -53,17 +53,16 @@ const moving = {
 
     function draw() {
       for (const row of controls.children) row.tell();
-      const numbers = figure.numbers(data, at), width = place.querySelector(".moving-drawing").clientWidth;
+      const numbers = figure.numbers(data, at);
       words.textContent = figure.say(numbers, at, data);
       svg.replaceChildren();
       figure.draw(d3.select(svg).append("svg").attr("width", width).attr("height", figure.height(width)),
                   width, numbers, at, data);
     }
-    let drawn = 0;
-    new ResizeObserver(() => {
-      if (svg.clientWidth !== drawn) { drawn = svg.clientWidth; draw(); }
+    let width = 0;                      // told once the page is laid out: to ask before would lay it out twice
+    new ResizeObserver(([{contentRect}]) => {
+      if (contentRect.width !== width) { width = contentRect.width; draw(); }
     }).observe(svg);
-    draw();
   },
 
   // Axes for two scales, whose ranges are in the drawing's px, with a title and a label on each axis.

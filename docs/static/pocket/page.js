@@ -5,8 +5,6 @@ const form = find("form"), prompt = find("#pocket-prompt"), stop = find("[name=s
 const files = new URL(place.dataset.files, document.baseURI), TOKENS = 120, CHIPS = 60;
 let worker, loaded, tokens, last, asked;
 
-place.hidden = false;
-
 function say(words) {
   find(".said").textContent = words;
 }

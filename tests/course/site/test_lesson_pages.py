@@ -9,7 +9,7 @@ from grader.course.chapters import chapters, find
 
 pytest.importorskip("sphinx", reason="the site is built by requirements-site.txt")
 
-from docs import images, lessons  # noqa: E402
+from docs import finish, lessons  # noqa: E402
 from tests.course.lessons.run_notebooks import described  # noqa: E402
 from tests.course.site import browser  # noqa: E402
 
@@ -62,9 +62,9 @@ def test_pictures_know_their_sizes_and_wait(site, pages):
 
 def test_sizes_and_columns_are_measured(tmp_path):
     (tmp_path / "a.svg").write_text('<svg viewBox="0 0 360 464"></svg>', "utf-8")
-    assert images.sized('<img alt="x" src="a.svg" />', tmp_path) == (
+    assert finish.sized('<img alt="x" src="a.svg" />', tmp_path) == (
         '<img alt="x" src="a.svg" width="360" height="464" decoding="async">')
-    assert images.measured("<pre><b>a &lt; b</b>\nab</pre>") == '<pre style="--columns:5"><b>a &lt; b</b>\nab</pre>'
+    assert finish.measured("<pre><b>a &lt; b</b>\nab</pre>") == '<pre style="--columns:5"><b>a &lt; b</b>\nab</pre>'
 
 
 @browser.needed
@@ -88,3 +88,11 @@ def test_in_the_dark_drawings_are_dark_and_figures_keep_their_colours(site):
     (drawing, figure), = browser.ask(site, [page], ask, dark=True)[0]
     assert "invert" in drawing and "hue-rotate" in drawing and "invert" not in figure
     assert browser.ask(site, [page], ask)[0] == [["none", "none"]]
+
+
+def test_a_page_loads_what_it_has_something_for(pages):
+    for page in pages.values():
+        text = page.path.read_text("utf-8")
+        assert ("katex.min.css" in text) == ('class="katex' in text), page.path
+        assert ("pocket.css" in text) == (page.path.name == "index.html" and page.path.parent.name == "site"), page.path
+        assert "<script src=" not in text, page.path

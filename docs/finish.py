@@ -1,7 +1,8 @@
-"""A small extension of Sphinx: what a browser wants to know of a page's pictures and code before it has seen them.
+"""A small extension of Sphinx: the last touches to a page, for a browser that has not seen it yet.
 
 Pictures get their sizes, so that text stays where it is while they come, and are asked for when they come near. Code
-and outputs get their width in columns, so that a phone can choose letters with which they fit.
+and outputs get their width in columns, so that a phone can choose letters with which they fit. Scripts wait until the
+page is read, and a stylesheet is loaded by pages that have something for it.
 """
 
 import html
@@ -14,6 +15,10 @@ from PIL import Image
 IMAGE = re.compile(r'<img ([^>]*?)src="([^":]+)"([^>]*?) ?/?>')
 FOLD = '<summary aria-label="Toggle hidden content">'       # myst-nb's words are not those that are seen
 CODE = re.compile(r"<pre>(.*?)</pre>", re.S)
+
+SHEET = re.compile(r' *<link rel="stylesheet" type="text/css" href="[./]*_static/(\w+)[^"]*" />\n')
+# Stylesheets, by their first word, and what a page has that they are for.
+SHEETS = {"katex": 'class="katex', "mystnb": 'class="cell', "pocket": 'id="pocket"', "copybutton": "<pre"}
 
 
 @cache
@@ -47,10 +52,17 @@ def measured(page: str) -> str:
     return CODE.sub(measure, page)
 
 
+def light(page: str) -> str:
+    """A page's HTML without the stylesheets that it has nothing for, and with scripts that let it be read first."""
+    def keep(sheet: re.Match) -> str:
+        return sheet[0] if SHEETS.get(sheet[1], "") in page else ""
+    return re.sub(r'<script src=', "<script defer src=", SHEET.sub(keep, page))
+
+
 def _finish(app, exception) -> None:
     if exception is None and app.builder.name == "html":
         for path in Path(app.outdir).rglob("*.html"):
-            head, body, text = path.read_text("utf-8").partition("<body>")
+            head, body, text = light(path.read_text("utf-8")).partition("<body>")
             text = text.replace(FOLD, "<summary>")
             path.write_text(head + body + measured(sized(text, path.parent)), "utf-8")
 
