@@ -34,8 +34,10 @@ def write(folder: Path, book: str, model: Path) -> None:
 def _commands(readme: str) -> list[str]:
     """The README's two commands, and where its other ways stand."""
     told = readme.partition("\n## Two commands\n")[2].strip()
-    return [told.split("\n\n")[0], CODE.search(told)[0],
-            "[Start here](README.md) has the other ways to install: without make, on Windows, with uv."]
+    gigabytes = next(words for words in told.split("\n\n") if words.startswith("On Linux, `pip`"))
+    return [told.split("\n\n")[0], CODE.search(told)[0], gigabytes,
+            f"Then open `notebooks/{chapters()[0].notebook.name}` in Jupyter or your editor. [Start here](README.md) "
+            "has the other ways to install, without make, on Windows, with uv, and what a student does all day."]
 
 
 def _lessons() -> list[str]:

@@ -36,7 +36,7 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
     book: for paper, where nothing folds and the exercises' files have no pages.
     """
     notebook, folds, out = lesson.read(chapter), _folds(chapter) if with_solutions else {}, []
-    hidden = _hidden(notebook["cells"])
+    hidden, below = _hidden(notebook["cells"]), []
     for index, cell in enumerate(notebook["cells"]):
         source = cell["source"]
         if cell["cell_type"] == "markdown":
@@ -53,8 +53,10 @@ def write(chapter: Chapter, folder: Path, with_solutions: bool, book: bool = Fal
         if index in hidden:
             cell["metadata"]["tags"] = [*cell["metadata"].get("tags", ()), "remove-input" if book else "hide-input"]
         out.append(cell)
+        if cell["cell_type"] == "markdown":             # what a figure's text says of it comes first
+            out, below = [*out, *below], []
         if not book:
-            out += moving.below(chapter, cell)
+            below += moving.below(chapter, cell)
         if checks := _checks(cell):
             cell["outputs"] = []
             out.append(_markdown(f"asked-{index}", ASKED.format(f"{checks} check{'s' * (checks > 1)}")))

@@ -89,7 +89,7 @@ FIGURES = {
 
 
 def below(chapter: Chapter, cell: dict) -> list[dict]:
-    """The cells that stand under this one: one for the figure that moves, if it has one."""
+    """The cells that stand under this one and its text: one for the figure that moves, if it has one."""
     return [{"cell_type": "markdown", "metadata": {}, "id": f"moving-{name}", "source": _place(name)}
             for name, figure in FIGURES.items() if figure.lesson == chapter.number
             and cell["cell_type"] == "code" and figure.under in cell["source"]]

@@ -59,8 +59,8 @@ def write_pages(folder: Path) -> None:
 def write_zip(folder: Path) -> None:
     """Write the course as it was committed last; nothing where this is no checkout."""
     if (ROOT / ".git").exists() and shutil.which("git"):
-        subprocess.run(["git", "archive", "--prefix=course/", f"--output={folder / ZIP}", "HEAD"], cwd=ROOT,
-                       check=True)
+        command = ["git", "archive", f"--prefix={Path(ZIP).stem}/", f"--output={folder / ZIP}", "HEAD"]
+        subprocess.run(command, cwd=ROOT, check=True)
 
 
 def fetch(folder: Path) -> list[str]:

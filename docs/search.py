@@ -14,7 +14,7 @@ IGNORED = re.compile(
     r'(?=class="(?:cell_(?:in|out)put|solution"|map"|headerlink"|katex-html)|(?<=<annotation )encoding)')
 # Readers ask for a root in words; lessons write the sign, in equations and between words.
 ROOT = re.compile(r"<msqrt>|√(?=[^<>]*<)")
-WORDS = ' data-words="square root" data-pagefind-index-attrs="data-words">'
+WORDS = ' data-words="square root sqrt" data-pagefind-index-attrs="data-words">'
 # Of a lesson and its exercise, the lesson comes first.
 WEIGHTS = {"exercises": 0.5}
 

@@ -22,14 +22,21 @@ async function answers(question) {
       if (!(best.get(found.id)?.score >= score)) best.set(found.id, {score, found});
     }
   const first = [...best.values()].sort((a, b) => b.score - a.score).slice(0, 10);
-  return Promise.all(first.map(async ({found}) => {
+  const pages = await Promise.all(first.map(async ({found}) => {
     const page = await found.data();
     const named = part => words.filter(word => part.title.toLowerCase().includes(word)).length;
     const weight = part => part.weighted_locations.reduce((sum, place) => sum + place.balanced_score, 0);
     const sections = page.sub_results.sort((a, b) => named(b) - named(a) || weight(b) - weight(a)).slice(0, 3)
       .map(part => ({...part, ...term(page, part)}));
-    return {title: page.meta.title, url: sections[0]?.url ?? page.url, sections};
+    return {title: page.meta.title, url: sections[0]?.url ?? page.url, sections, near: page.sub_results.some(near)};
   }));
+  return pages.filter(page => page.near);
+
+  // Pagefind cuts a word that stands nowhere until it finds something, which answers nothing.
+  function near(part) {
+    return [...part.excerpt.matchAll(/<mark>(.*?)<\/mark>/g)].some(([, mark]) =>
+      words.some(word => mark.toLowerCase().includes(word.slice(0, 4))));
+  }
 }
 
 // In the glossary each word has an anchor of its own, within a section of many.
@@ -47,7 +54,7 @@ function element(name, content, ...attributes) {
 }
 
 // The sign of a root is indexed in words, too, which are not to be read.
-const inWords = /(<mark>)?square(<\/mark>)? (<mark>)?root\.(<\/mark>)? (?=√)/g;
+const inWords = /(<mark>)?square(<\/mark>)? (<mark>)?root(<\/mark>)? (<mark>)?sqrt\.?(<\/mark>)? (?=√)/g;
 
 function show(pages) {
   document.getElementById("search-results").replaceChildren(element("ol", pages.map(page => element("li", [

@@ -1,7 +1,8 @@
 // Lesson 09: one query's weights over 16 keys, softmax of q·k and softmax of q·k / √d, for more and more features.
 moving.show("scale", {
   title: "One query's weights, without and with 1/√d",
-  invitation: "Try 1024 features. How much does the largest weight leave for the other 15 keys, with and without?",
+  invitation: "Try 1024 features. How much does the largest weight leave for the other 15 keys, with and without? "
+    + "With more features to compare, another key may lead.",
   height: () => 420,
 
   controls: ({rows}) => [{

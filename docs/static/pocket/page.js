@@ -9,9 +9,13 @@ function say(words) {
   find(".said").textContent = words;
 }
 
+// The buttons stay where the keyboard is: those that do nothing now say so, and are not switched off.
+let working = false;
 function busy(is) {
-  stop.disabled = !is;
-  for (const button of [form.querySelector("[type=submit]"), one]) button.disabled = is;
+  working = is;
+  place.setAttribute("aria-busy", is);
+  stop.setAttribute("aria-disabled", !is);
+  for (const button of [form.querySelector("[type=submit]"), one]) button.setAttribute("aria-disabled", is);
 }
 
 // A token as it is shown: spaces and ends of lines can be seen.
@@ -84,8 +88,10 @@ const told = {
     begin();
   },
   prompt({ tokens: read }) { tokens = read; },
+  again: ({ seen }) => soon(seen),
   token({ token, text, seen }) {
     find(".written").append(text);
+    find(".text").scrollTop = find(".text").scrollHeight;
     tokens.push(token);
     if (seen) soon(seen);
   },
@@ -135,6 +141,7 @@ function begin() {
 
 // count: how many tokens to write. One token goes on from what stands there, if the prompt is the same.
 function write(count) {
+  if (working) return;
   const before = find(".given").textContent + find(".written").textContent;
   const goesOn = count === 1 && before.startsWith(prompt.value) && last;
   asked = { prompt: goesOn ? before : prompt.value, tokens: count };
@@ -154,13 +161,14 @@ function set() {
 
 form.addEventListener("submit", event => { event.preventDefault(); write(TOKENS); });
 one.addEventListener("click", () => write(1));
-stop.addEventListener("click", () => worker.postMessage({ kind: "stop" }));
+stop.addEventListener("click", () => working && worker?.postMessage({ kind: "stop" }));
 find(".bits").addEventListener("change", () => {        // other weights: another worker, loaded when asked for
   worker?.terminate();
   worker = undefined;
   loaded = false;
   find("progress").hidden = true;
   busy(false);
+  say("These weights are loaded once you press Write.");
 });
 find(".sliders").addEventListener("input", set);
 find(".heads").addEventListener("change", show);

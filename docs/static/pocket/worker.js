@@ -7,7 +7,7 @@ import { readModel } from "./weights.js";
 
 const SHOWN = 6;                            // tokens of the last distribution
 const FRAME = 60;                           // milliseconds between two looks inside, which cost more than a token
-let model, tokenizer, settings, stopped;
+let model, tokenizer, settings, stopped, latest;       // latest: the step that is shown
 
 async function fetched(address) {
   const answer = await fetch(address);
@@ -30,16 +30,17 @@ async function load({ address, bytes, vocabulary }) {
   postMessage({ kind: "ready", layers, heads });
 }
 
-// What the page shows of one step: the depths' likeliest token, the heads' weights, the likeliest next tokens.
-function seen(look, logits, kept, chosen) {
+// What the page shows of one step: the depths' likeliest token, the heads' weights, the likeliest next tokens and the
+// chosen one, with what the present settings leave of each.
+function seen({ look, logits, chosen }) {
   const best = probabilities => probabilities.reduce((best, p, id) => p > probabilities[best] ? id : best, 0);
   const depths = look.stream.map(x => {
     const probabilities = softmax(model.read(x)), id = best(probabilities);
     return { text: tokenizer.decode([id]), probability: probabilities[id] };
   });
-  const probabilities = softmax(logits);
-  const next = Array.from(probabilities.keys()).sort((a, b) => probabilities[b] - probabilities[a]).slice(0, SHOWN)
-    .map(id => ({ text: tokenizer.decode([id]), probability: probabilities[id], chance: kept.get(id) ?? 0,
+  const probabilities = softmax(logits), kept = chances(logits, settings);
+  const next = Array.from(probabilities.keys()).sort((a, b) => probabilities[b] - probabilities[a])
+    .filter((id, rank) => rank < SHOWN || id === chosen).map(id => ({ text: tokenizer.decode([id]), probability: probabilities[id], chance: kept.get(id) ?? 0,
                   chosen: id === chosen }));
   return { depths, next, weights: look.weights };
 }
@@ -61,26 +62,29 @@ async function write({ prompt, tokens }) {
   for (const id of ids.slice(0, -1)) model.step(id, cache);
   postMessage({ kind: "prompt", tokens: ids.map(id => tokenizer.decode([id])) });
 
-  let last = ids.at(-1), count = 0, ended = false, shown = 0, inside;
+  let last = ids.at(-1), count = 0, ended = false, shown = 0;
   while (count < room && !ended && !stopped) {
-    const look = { stream: [], weights: [] }, logits = model.step(last, cache, look), kept = chances(logits, settings);
-    const chosen = last = choose(kept, Math.random()), due = performance.now() - shown > FRAME;
+    const look = { stream: [], weights: [] }, logits = model.step(last, cache, look);
+    const chosen = last = choose(chances(logits, settings), Math.random()), due = performance.now() - shown > FRAME;
     ended = chosen === end;
     count += !ended;
-    inside = () => seen(look, logits, kept, chosen);
-    postMessage({ kind: "token", token: tokenizer.decode([chosen]), seen: due && inside(),
+    latest = { look, logits, chosen };
+    postMessage({ kind: "token", token: tokenizer.decode([chosen]), seen: due && seen(latest),
                   text: ended ? "" : tokenizer.decode([chosen], decoder, true) });
     if (due) shown = performance.now();
     await pause();
   }
-  postMessage({ kind: "done", count, rate: 1000 * count / (performance.now() - began), seen: inside(),
+  postMessage({ kind: "done", count, rate: 1000 * count / (performance.now() - began), seen: seen(latest),
                 why: ended ? "end" : count === most - ids.length ? "full" : "" });
 }
 
 onmessage = async ({ data }) => {
   try {
     if (data.kind === "load") await load(data);
-    if (data.kind === "settings") settings = data.settings;
+    if (data.kind === "settings") {
+      settings = data.settings;
+      if (latest) postMessage({ kind: "again", seen: seen(latest) });
+    }
     if (data.kind === "write") await write(data);
     if (data.kind === "stop") stopped = true;
   } catch (problem) {

@@ -42,7 +42,7 @@ def test_the_course_can_be_taken_home_as_it_was_committed(site):
     committed = subprocess.run(["git", "ls-tree", "-r", "--name-only", "HEAD"], cwd=ROOT, capture_output=True,
                                text=True, check=True)
     with zipfile.ZipFile(site / link) as archive:
-        held = {name.removeprefix("course/") for name in archive.namelist() if not name.endswith("/")}
+        held = {name.removeprefix("build-a-transformer/") for name in archive.namelist() if not name.endswith("/")}
     assert held == set(committed.stdout.splitlines())
 
 

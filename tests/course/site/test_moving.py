@@ -134,14 +134,16 @@ def test_a_figure_says_by_keyboard_what_python_computes(site, expected):
 
 
 @browser.needed
-def test_each_stands_under_its_picture_and_is_labelled(site):
+def test_each_stands_under_its_picture_and_its_words_and_is_labelled(site):
     assert list(places(site)) == list(moving.FIGURES)
     for name, (path, _) in places(site).items():
         assert path.read_text("utf-8").count('class="moving"') == 1
         with browser.visit(site) as (page, address, _):
             page.goto(f"{address}/{path.relative_to(site).as_posix()}")
             found = page.evaluate("""() => {
-                const place = document.querySelector(".moving"), above = place.previousElementSibling;
+                const place = document.querySelector(".moving");
+                let above = place.previousElementSibling;
+                while (above.matches("p")) above = above.previousElementSibling;
                 return {picture: above.querySelector(".cell_output img") !== null,
                         group: document.getElementById(place.getAttribute("aria-labelledby")).textContent,
                         labels: [...place.querySelectorAll("input, select")].map(one => one.labels[0].textContent),
@@ -157,7 +159,7 @@ def test_without_a_script_the_picture_alone_is_there(site):
         with browser.visit(site, scripts=False) as (page, address, _):
             page.goto(f"{address}/{path.relative_to(site).as_posix()}")
             assert not page.locator(".moving").is_visible()
-            picture = page.locator(":has(+ .moving) .cell_output img")
+            picture = page.locator(".cell:has(~ .moving) .cell_output img").last
             picture.scroll_into_view_if_needed()
             assert picture.bounding_box()["height"] > 100
 

@@ -91,7 +91,7 @@ def test_chances_are_those_of_lesson_15(site, temperature, top_k, top_p):
 
 def written(page) -> str:
     """What the page says at the end, once the buttons can be pressed again."""
-    page.wait_for_function("!document.querySelector('#pocket [type=submit]').disabled", timeout=120_000)
+    page.wait_for_function("document.querySelector('#pocket').ariaBusy === 'false'", timeout=120_000)
     return page.inner_text("#pocket .said")
 
 
@@ -111,7 +111,7 @@ def test_a_reader_makes_it_write(site, width, dark):
         assert page.inner_text("#pocket .sliders label:first-child output") == "0"
         page.focus("#pocket [name=one]")
         page.keyboard.press("Enter")
-        assert "1 token written" in written(page)
+        assert "1 token written" in written(page) and page.evaluate("document.activeElement.name") == "one"
         tokenizer = load_tokenizer(ROOT / "assets" / "pocket")
         model = load(site / FILES / f"pocket-{BITS[0]}.safetensors").float()
         best = torch.softmax(logits_of(model, tokenizer.encode("The for statement"))[-1], -1).max(-1)
@@ -130,9 +130,17 @@ def test_a_reader_makes_it_write(site, width, dark):
         assert "120 tokens written" in written(page)
         assert page.text_content("#pocket .text") == "The for statement" + page.text_content("#pocket .heard")
         assert page.evaluate("document.documentElement.scrollWidth") == width and said == []
+        left = page.locator("#pocket .next tbody").inner_text()
+        page.fill("#pocket [name=temperature]", "2")        # what the sliders leave follows them
+        page.wait_for_function("before => document.querySelector('#pocket .next tbody').innerText !== before", arg=left)
         page.click("#pocket [type=submit]")
         page.click("#pocket [name=stop]")
         assert int(written(page).split()[0]) < 120
+        page.click("#pocket [type=submit]")
+        page.check(f"#pocket [name=bits][value='{BITS[1]}']")
+        assert "press Write" in written(page)
+        page.click("#pocket [type=submit]")
+        page.wait_for_function("document.querySelector('#pocket .written').textContent.length > 20", timeout=60_000)
 
 
 @pytest.mark.parametrize("prompt, words", [("", "a word or two"), ("word " * 600, "reads at most 512 tokens")])
@@ -155,7 +163,6 @@ def test_a_failure_leaves_the_page_usable(site):
         page.click("#pocket [type=submit]")
         assert "did not work" in written(page)
         page.unroute("**/*.safetensors")
-        page.evaluate("document.querySelector('#pocket .said').textContent = ''")
         page.click("#pocket [type=submit]")
         assert "written" in written(page)
     with browser.visit(site) as (page, _, said):
@@ -167,4 +174,5 @@ def test_a_failure_leaves_the_page_usable(site):
 def test_without_a_script_nothing_waits(site):
     with browser.visit(site, scripts=False) as (page, address, _):
         page.goto(f"{address}/index.html")
-        assert not page.is_visible("#pocket") and page.is_visible(".map svg")
+        assert not page.is_visible("#pocket form")
+        assert page.is_visible("#pocket noscript") and page.is_visible(".map svg")
