@@ -1,4 +1,4 @@
-"""Sphinx's settings for the site. Nothing is run, and nothing is loaded from another host."""
+"""Sphinx's settings for the site. No lesson is run but the cells of docs/moving.py; nothing comes from another host."""
 
 import sys
 import tomllib

@@ -13,7 +13,7 @@ HEADING = r'<section\1>\3<h\4 id="\2">'
 IGNORED = re.compile(
     r'(?=class="(?:cell_(?:in|out)put|solution"|map"|headerlink"|katex-html)|(?<=<annotation )encoding)')
 # Readers ask for a root in words; lessons write the sign, in equations and between words.
-ROOT = re.compile(r"<msqrt>|√(?=[^<>]*<)")
+RADICAL = re.compile(r"<msqrt>|√(?=[^<>]*<)")
 WORDS = ' data-words="square root sqrt" data-pagefind-index-attrs="data-words">'
 # Of a lesson and its exercise, the lesson comes first.
 WEIGHTS = {"exercises": 0.5}
@@ -23,7 +23,7 @@ def _mark(app, page, template, context, tree) -> None:
     """The text that is searched: that of pages of the course, and not of lists of pages."""
     if tree is not None:
         body = IGNORED.sub("data-pagefind-ignore ", SECTION.sub(HEADING, context["body"]))
-        body = ROOT.sub(lambda sign: f"<msqrt{WORDS}" if sign[0] == "<msqrt>" else f"<span{WORDS}√</span>", body)
+        body = RADICAL.sub(lambda sign: f"<msqrt{WORDS}" if sign[0] == "<msqrt>" else f"<span{WORDS}√</span>", body)
         searched = page not in ("index", "exercises/index", "CHANGELOG", "bibliography")
         mark = f' data-pagefind-body data-pagefind-weight="{WEIGHTS.get(page.partition("/")[0], 1)}"' * searched
         context["body"] = f"<div{mark}>{body}</div>"

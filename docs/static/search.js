@@ -27,7 +27,7 @@ async function answers(question) {
     const named = part => words.filter(word => part.title.toLowerCase().includes(word)).length;
     const weight = part => part.weighted_locations.reduce((sum, place) => sum + place.balanced_score, 0);
     const sections = page.sub_results.sort((a, b) => named(b) - named(a) || weight(b) - weight(a)).slice(0, 3)
-      .map(part => ({...part, ...term(page, part)}));
+      .map(part => ({...part, ...term(page, part, words)}));
     return {title: page.meta.title, url: sections[0]?.url ?? page.url, sections, near: page.sub_results.some(near)};
   }));
   return pages.filter(page => page.near);
@@ -39,11 +39,13 @@ async function answers(question) {
   }
 }
 
-// In the glossary each word has an anchor of its own, within a section of many.
-function term(page, part) {
+// In the glossary each term has an anchor of its own, within a section of many: the one that is asked for, or the one
+// in whose meaning most is found.
+function term(page, part, words) {
   const heaviest = part.weighted_locations.reduce((a, b) => b.balanced_score > a.balanced_score ? b : a);
-  const word = page.anchors.filter(({element, location}) => element === "dt" && location <= heaviest.location
-    && location > (part.anchor?.location ?? 0)).pop();
+  const terms = page.anchors.filter(({element, location}) => element === "dt" && location > (part.anchor?.location ?? 0));
+  const word = terms.find(({text}) => text.toLowerCase().split(/[^\p{L}\p{N}]+/u).some(said => words.includes(said)))
+    ?? terms.filter(({location}) => location <= heaviest.location).pop();
   return word && {title: word.text.trim(), url: `${page.url}#${word.id}`};
 }
 
