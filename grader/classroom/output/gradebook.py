@@ -86,13 +86,14 @@ class Gradebook:
         return self.sum(cell for cell in self.students.get(student, ()) if cell.chapter in handout.chapters)
 
     def dropped(self, student: str) -> list[Handout]:
-        """The hand-outs that do not count: a student's lowest ones, and never all."""
+        """The hand-outs that do not count: a student's lowest ones, of two alike the one worth more, and never all."""
         term = self.grading.term
         if not term or not term.drop:
             return []
         scores = {handout.name: self.of(student, handout) for handout in term.handouts}
         due = [handout for handout in term.handouts if scores[handout.name].of_points]
-        due.sort(key=lambda handout: scores[handout.name].points / scores[handout.name].of_points)
+        due.sort(key=lambda handout: (scores[handout.name].points / scores[handout.name].of_points,
+                                      -scores[handout.name].of_points))
         return due[:min(term.drop, len(due) - 1)]
 
     def total(self, student: str) -> Total:

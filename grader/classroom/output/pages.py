@@ -51,6 +51,7 @@ def write(out: Path, book: Gradebook, manifest: dict) -> None:
     write_whole(out / "class.html", pen.get_template("class.html").render(
         manifest=manifest, pages=pages, stems=book.chapters, total=book.sum(book.cells),
         rows=[{"student": name, "score": book.sum(own), "cells": {cell.chapter: cell for cell in own},
+               "excused": {cell.chapter for cell in own if book.override(cell).excused},
                "scores": {cell.chapter: book.cell(cell) for cell in own}} for name, own in students.items()],
         chapters=[_class_chapter(chapter, students, book) for chapter in book.chapters],
         letters={word: word.letter for word in Word},

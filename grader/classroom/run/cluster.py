@@ -65,6 +65,7 @@ class Cluster:
         """See cells.plan; a layer of the jail holds where it holds on every machine."""
         nowhere = Path(self._setting.hidden_from, "nothing handed in")
         hashes = {chapter: cells.hashes(chapter, nowhere, self._setting) for chapter in map(Chapter, stems)}
+        self._machines = list(self._client.nthreads())
         with _said("the cluster"):
             asked = [self._client.submit(_plan, hashes, stems if number == 0 else [], workers=[worker], pure=False,
                                          allow_other_workers=True)
@@ -72,6 +73,12 @@ class Cluster:
             said = self._client.gather(asked)
         layers = {layer: all(one.layers.get(layer) for one in said) for one in said for layer in one.layers}
         return Plan(said[0].checks, layers, "; ".join(dict.fromkeys(one.scope for one in said)))
+
+    def lost(self) -> list[str]:
+        """Machines that were there at the beginning, and are gone."""
+        with _said("the cluster"):
+            here = self._client.nthreads()
+        return [f"the worker {machine}" for machine in self._machines if machine not in here]
 
     def run(self, todo: list[Cell], folders: dict[str, Path], checks: dict[str, Sequence[Asked]]) -> Iterator[Cell]:
         """Ask these blank cells; each is yielded as it ends, with its verdicts.

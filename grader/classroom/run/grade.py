@@ -21,15 +21,7 @@ from grader.classroom.output.gradebook import Gradebook
 from grader.classroom.run import cells, folder
 from grader.classroom.run.cells import Cell
 from grader.classroom.run.jobs import Jobs
-from grader.classroom.run.options import (
-    checks_of,
-    manifest,
-    need_walls,
-    rules_of,
-    setting_of,
-    settle,
-    template_of,
-)
+from grader.classroom.run.options import checks_of, manifest, need_walls, rules_of, setting_of, settle, template_of
 from grader.classroom.term import arrivals, semester
 from grader.course import chapters
 from grader.course.chapters import Chapter, CourseError
@@ -128,7 +120,8 @@ class Run:
         shutil.rmtree(scratch, ignore_errors=True)      # of a run that was killed
         scratch.mkdir(parents=True)
         if not options.dry_run:
-            self.say(f"{len(self.students)} students × {len(wanted)} chapters, seed {self.seed}.")
+            seed = "each cell on the seed that it had" if again else f"seed {self.seed}"
+            self.say(f"{len(self.students)} students × {len(wanted)} chapters, {seed}.")
         self._warn()
         students = [student for student in self.students if not options.students or student.name in options.students]
         blank = [Cell.blank(student, chapter, self.setting) for chapter in wanted for student in students
@@ -152,6 +145,8 @@ class Run:
                         for cell in pool.run(now, folders, self.checks):
                             cells.write(self.out, cell)
                             step(f"{cell.student[:20]} {cell.chapter.stem[2:]}")
+                    for machine in pool.lost():
+                        self.say(f"{machine} was lost on the way; what it had under way was asked elsewhere")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -123,6 +123,10 @@ class Jobs:
         except Died as error:
             raise CourseError(str(error)) from None
 
+    def lost(self) -> list[str]:
+        """Machines that were lost; there is but this one."""
+        return []
+
     def run(self, todo: list[Cell], folders: dict[str, Path], checks: dict[str, Sequence[Asked]]) -> Iterator[Cell]:
         """Ask these blank cells; each is yielded as it ends, with its verdicts.
 

@@ -92,6 +92,7 @@ def test_a_worker_that_is_killed_costs_nothing(handed_in, plain):
             time.sleep(0.02)
         assert run.poll() == 0, run.stdout.read()
         assert killed and killed not in cluster.scheduler.workers
+        assert f"the worker {killed} was lost on the way" in run.stdout.read()
     assert _verdicts(out) == _verdicts(plain)
     layers = json.loads((out / "manifest.json").read_text("utf-8"))["layers"]
     assert all(layers.values()) and bool(layers) != bool(OPEN)

@@ -17,6 +17,8 @@ from grader.judge.verdict import Word
 
 LINEAR, SHAPES = chapters.find("linear"), chapters.find("shapes")
 CHECKS = [Asked(f"test_{word}", "tests/test_ex03_linear.py", False, 1.0, "A rule.", "") for word in ("passed", "wrong")]
+MANIFEST = {"version": "1", "commit": "", "clean": True, "torch": "", "python": "", "seed": 0, "layers": {},
+            "options": {"walls": True}, "begun": "2026-11-22T08:00", "students": {}, "refused": {}, "not_asked": []}
 HEAD = "student,chapter,points,extra,excused,comment,reason\n"
 
 
@@ -52,14 +54,17 @@ def test_a_decision_counts_in_every_export(rows, csv_row, total, of, tmp_path):
 
 def test_a_decision_is_on_the_student_s_page_and_its_reason_on_the_instructor_s(tmp_path):
     book = _book("ada,3,2,,,Your proof was right.,appeal of 3 May\n", tmp_path)
-    manifest = {"version": "1", "commit": "", "clean": True, "torch": "", "python": "", "seed": 0, "layers": {},
-                "options": {"walls": True}, "begun": "2026-11-22T08:00", "students": {}, "refused": {}, "not_asked": []}
-    pages.write(tmp_path / "out", book, manifest)
+    pages.write(tmp_path / "out", book, MANIFEST)
     ada, bob, all_ = (" ".join(re.sub("<[^>]*>", " ", (tmp_path / "out" / name).read_text("utf-8")).split())
                       for name in ("feedback/ada.html", "feedback/bob.html", "class.html"))
     assert "Decided by a person 2 points, where the checks gave 1. Your proof was right." in ada
     assert "appeal of 3 May" not in ada and "Decided by a person" not in bob and "3 of 4 points" in ada
     assert "03 2 points appeal of 3 May" in all_
+
+def test_who_is_excused_is_said_in_the_table_of_the_class(tmp_path):
+    pages.write(tmp_path / "out", _book("bob,0,,,yes,,ill\n", tmp_path), MANIFEST)
+    text = (tmp_path / "out" / "class.html").read_text("utf-8")
+    assert "bob 50 excused 50" in " ".join(re.sub("<[^>]*>", " ", text).split())
 
 
 def test_decisions_are_kept_in_the_manifest(tmp_path):

@@ -14,8 +14,11 @@ import pytest
 from grader.__main__ import main
 from grader.classroom.intake import collect, gradescope
 from grader.classroom.output import grading
+from grader.classroom.output.gradebook import Gradebook, Score
+from grader.classroom.output.grading import Grading
 from grader.classroom.run import cells, grade
 from grader.classroom.term import terms
+from grader.classroom.term.terms import Handout, Term
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.front.results import Result
@@ -332,6 +335,32 @@ def test_a_look_at_one_chapter_tells_of_its_hand_out_and_what_was_refused(week1,
         "week 2 (03): due Mon 19 Oct 2026, 18:00, 2 days 18 hours ago; 0 of 3 handed it in"]
     assert "    nothing came from: ada, eve" in said
     assert any(line.startswith("    what came was refused: bob (") and "link" in line for line in said), said
+
+
+def test_a_refusal_stands_until_something_comes_in_its_place(week1, capsys):
+    """Whoever runs the term again from another folder is told of it once more."""
+    week1.gradescope("w2", ("bob", "2026-10-19 10:00:00 Z", {LINEAR.stem: "y = 1"}))
+    handed = week1.top / "w2" / "submission_1" / f"{LINEAR.stem}.py"
+    handed.unlink()
+    handed.symlink_to("/etc/passwd")
+    week1.at("2026-10-22T12:00:00+02:00")
+    week1.grade("w2")
+    week1.gradescope("w3", ("ada", "2026-10-19 10:00:00 Z", {LINEAR.stem: "y = 2"}))
+    capsys.readouterr()
+    week1.grade("w3")
+    assert any("what came was refused: bob (" in line for line in capsys.readouterr().out.splitlines())
+    week1.gradescope("w4", ("bob", "2026-10-20 10:00:00 Z", {LINEAR.stem: "y = 3"}))
+    week1.grade("w4")
+    assert "refused" not in capsys.readouterr().out
+
+
+def test_of_two_hand_outs_alike_the_one_worth_more_does_not_count():
+    """Nobody has less because a smaller one was as low."""
+    handouts = tuple(Handout(name, (chapter,), 0.0, None, "", {})
+                     for name, chapter in (("small", SHAPES), ("large", LINEAR)))
+    book = Gradebook([], {}, Grading(term=Term("UTC", 1, False, handouts)))
+    book.of = lambda student, handout: Score(0.0, {"small": 5.0, "large": 20.0}[handout.name])
+    assert [handout.name for handout in book.dropped("ada")] == ["large"]
 
 
 def test_before_the_first_deadline_there_is_only_a_dry_run(semester, capsys):
