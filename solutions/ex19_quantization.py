@@ -202,8 +202,8 @@ class QuantizedLinear(nn.Module):
         Raises ValueError naming x where it does not end in in_features features.
         """
         # BEGIN SOLUTION
-        if x.shape[-1] != self.scales.shape[1] * self.group:
-            wanted = self.scales.shape[1] * self.group
+        wanted = self.scales.shape[1] * self.group
+        if x.shape[-1] != wanted:
             raise ValueError(f"x has {x.shape[-1]} features, expected {wanted}")
         y = x @ self.dequantized().to(x.dtype).T
         return y if self.bias is None else y + self.bias.to(x.dtype)
