@@ -15,6 +15,7 @@ import pytest
 
 from grader.classroom.intake.reading import shown
 from grader.classroom.run import cells
+from grader.classroom.run.cells import Cell
 from grader.course import chapters
 from grader.course.chapters import ROOT
 from grader.judge import mistakes
@@ -57,13 +58,23 @@ class Class:
         self.entries = {entry.build(self.handed, f"entry-{number:03}"): entry
                         for number, entry in enumerate(entries())}
         start = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "grader", "grade", self.handed, "--out", self.out, "--jobs", "2",
+        self.said = self._grade(self.out, "--jobs", "2")
+        self.took = time.monotonic() - start
+        self.manifest = json.loads((self.out / "manifest.json").read_text("utf-8"))
+
+    def _grade(self, out, *how: str) -> str:
+        """Grade what was handed in; returns what was said."""
+        done = subprocess.run([sys.executable, "-m", "grader", "grade", self.handed, "--out", out, *how,
                                "--chapters", LINEAR.number, "--seed", str(SEED)],
                               cwd=ROOT, capture_output=True, text=True)
-        self.took = time.monotonic() - start
-        self.said, self.code = done.stdout + done.stderr, done.returncode
-        assert done.returncode == 1, self.said      # something was refused
-        self.manifest = json.loads((self.out / "manifest.json").read_text("utf-8"))
+        assert done.returncode == 1, done.stdout + done.stderr      # something was refused
+        return done.stdout + done.stderr
+
+    def once_more(self, name: str) -> Cell:
+        """A cell, when nobody else is asked."""
+        out = self.top / "again" / f"run{len(list(self.top.glob('again/*')))}"
+        self._grade(out, "--jobs", "1", f"--students={name}")
+        return cells.read(out, name, LINEAR)
 
     def _alone(self, grader: Grader, number: int, source: str) -> dict[str, str]:
         """What each check says of one source when nobody else is there."""
@@ -144,12 +155,17 @@ def test_no_cell_takes_more_than_twice_an_honest_one_s_time_and_its_checks_timeo
     """What a check may take is its own; reading and judging what came of it takes no longer than of an honest file."""
     as_right = [name for name, entry in run.entries.items() if str(entry).startswith("name_") and run.cell(name)]
     honest = max(run.cell(name).seconds for name in [*run.honest, *as_right])
-    for name in [*run.files, *run.entries]:
-        if cell := run.cell(name):
-            asked = [result.seconds for result in cell.verdicts if not result.whole]
-            asked += [max([result.seconds for result in cell.verdicts if result.whole], default=0)]
-            assert cell.seconds <= 2 * honest + sum(asked), (
-                str(run.files.get(name) or run.entries.get(name)), cell.seconds, asked, honest)
+    late = [name for name in [*run.files, *run.entries] if (cell := run.cell(name)) and _takes_long(cell, honest)]
+    if late:        # a machine may have been busy just then: these once more, beside an honest one
+        honest = run.once_more("honest00").seconds
+        late = [(name, cell.seconds, honest) for name in late if _takes_long(cell := run.once_more(name), honest)]
+    assert not late, late
+
+
+def _takes_long(cell: Cell, honest: float) -> bool:
+    asked = [result.seconds for result in cell.verdicts if not result.whole]
+    asked += [max([result.seconds for result in cell.verdicts if result.whole], default=0)]
+    return cell.seconds > 2 * honest + sum(asked)
 
 
 def test_no_name_and_no_word_of_theirs_does_anything_anywhere(run):
