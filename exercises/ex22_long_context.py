@@ -547,7 +547,7 @@ class StreamingAttention(CachedAttention):
 
 
 def with_streaming(model: Transformer, sinks: int, window: int) -> Transformer:
-    """Given: let a model go on for ever, with the first `sinks` tokens and the last `window` in sight.
+    """Given: let a model go on for ever, seeing the first `sinks` tokens and the last `window`.
 
     Each attention becomes a StreamingAttention of the same weights (not copied). Returns the same
     model. model.config then says windows of None and a max_seq_len of 2⁶², so that generate goes on
@@ -594,7 +594,7 @@ def with_rope(model: Transformer, turned: Iterable[bool]) -> Transformer:
     """
     turned = tuple(turned)
     attentions = [block.attention for block in model.blocks]
-    _need(len(turned) == len(attentions), "turned", f"hold {len(attentions)}, one per layer", turned)
+    _need(len(turned) == len(attentions), "turned", f"hold {len(attentions)} values", turned)
     _need(all(part.rope is not None for part, turn in zip(attentions, turned) if turn), "turned",
           "be False where a layer has no RoPE", turned)
     for part, turn in zip(attentions, turned):
