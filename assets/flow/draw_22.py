@@ -59,6 +59,7 @@ arrow(330, 268, 330, 290)
 for t, name in enumerate(TOKENS):
     text(193 + 34 * t, 308, name, "middle", 11)
 row(176, 314, scores, "#FFFFFF", 34)
-text(10, 362, f"{size} · {rank} = {size * rank} products for the query, {n} · {rank} = {n * rank} for the scores", size=12)
-save("22", 376, "Five latents of three numbers each: made into keys and asked by a query, or asked by the query brought to "
-     "their size; both give the scores " + ", ".join(map(str, scores)))
+text(10, 362, f"{size} · {rank} = {size * rank} products for the query, {n} · {rank} = {n * rank} for the scores",
+     size=12)
+save("22", 376, "Five latents of three numbers each: made into keys and asked by a query, or asked by the query brought "
+     "to their size; both give the scores " + ", ".join(map(str, scores)))
