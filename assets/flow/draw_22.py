@@ -61,5 +61,5 @@ for t, name in enumerate(TOKENS):
 row(176, 314, scores, "#FFFFFF", 34)
 text(10, 362, f"{size} · {rank} = {size * rank} products for the query, {n} · {rank} = {n * rank} for the scores",
      size=12)
-save("22", 376, "Five latents of three numbers each: made into keys and asked by a query, or asked by the query brought "
-     "to their size; both give the scores " + ", ".join(map(str, scores)))
+save("22", 376, "Five latents of three numbers each: made into keys and asked by a query, or asked by the query, "
+     "brought to their size; both give the scores " + ", ".join(map(str, scores)))
