@@ -20,7 +20,7 @@ from .ex00_shapes import merge_heads, split_heads
 from .ex03_linear import Linear
 from .ex04_normalization import RMSNorm
 from .ex05_softmax import softmax
-from .ex07_rope import interleaved_to_half
+from .ex07_rope import RoPE, interleaved_to_half
 from .ex09_attention import causal_mask
 from .ex10_grouped_query_attention import grouped_attention, repeat_kv, sliding_window_mask
 from .ex11_kv_cache import CachedAttention, KVCache, RollingKVCache
@@ -203,7 +203,7 @@ class MultiHeadLatentAttention(nn.Module):
         rope_dim: int,
         value_dim: int,
         q_rank: int | None = None,
-        rope: nn.Module | None = None,
+        rope: RoPE | None = None,
         norm_eps: float = 1e-6,
         score_scale: float = 1.0,
         absorb: bool = False,
@@ -467,7 +467,7 @@ def streaming_attention(
     q: Float[Tensor, "batch heads q head_dim"],
     k: Float[Tensor, "batch kv_heads k head_dim"],
     v: Float[Tensor, "batch kv_heads k head_dim"],
-    rope: nn.Module,
+    rope: RoPE,
     sinks: int,
     window: int,
 ) -> Float[Tensor, "batch heads q head_dim"]:
@@ -499,7 +499,7 @@ class StreamingAttention(CachedAttention):
     """
 
     def __init__(self, d_model: int, heads: int, kv_heads: int, *sizes, sinks: int, window: int,
-                 rope: nn.Module | None, **options):
+                 rope: RoPE | None, **options):
         super().__init__(d_model, heads, kv_heads, *sizes, rope=rope, window=window, **options)
         _need(sinks >= 0, "sinks", "be at least 0", sinks)
         _need(rope is not None, "rope", "be a RoPE", rope)
