@@ -352,7 +352,7 @@ def with_latent_attention(
     at_least_one(rope_dim=rope_dim)
     rope = make_rope(replace(config, head_dim=rope_dim))
 
-    def make(old: nn.Module) -> nn.Module:
+    def _make(old: nn.Module) -> nn.Module:
         new = MultiHeadLatentAttention(config.d_model, config.heads, kv_rank, nope_dim, rope_dim,
                                        value_dim, q_rank, rope, **options)
         for part in new.modules():
@@ -361,7 +361,7 @@ def with_latent_attention(
         scaled_residual_init(new, config.layers)
         return new
 
-    with_attention(model, make)
+    with_attention(model, _make)
     model.config = replace(config, kv_heads=1, head_dim=2 * ((kv_rank + rope_dim + 3) // 4))
     return model
 
@@ -560,14 +560,14 @@ def with_streaming(model: Transformer, sinks: int, window: int) -> Transformer:
     _need(config.positions == "rope" and config.causal and config.windows is None, "model",
           "be causal, have RoPE and no windows", (config.causal, config.positions, config.windows))
 
-    def make(old: CachedAttention) -> CachedAttention:
+    def _make(old: CachedAttention) -> CachedAttention:
         new = StreamingAttention(config.d_model, old.heads, old.kv_heads, old.head_dim, sinks=sinks,
                                  window=window, rope=old.rope)
         for name in ("q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"):
             setattr(new, name, getattr(old, name))
         return new
 
-    with_attention(model, make)
+    with_attention(model, _make)
     model.config = replace(config, max_seq_len=2**62)
     return model
 

@@ -283,17 +283,19 @@ def test_no_key_is_made(impl, draw):
     """Absorbed, one token reads the latents as they are: no tensor of keys × heads × head size is made.
 
     Scores are keys × heads, and that is all that grows with both. Bring the query to the latents' size, not the
-    latents to the heads'. (Counted is the largest storage that an operation returns.)
+    latents to the heads'. (Counted is the largest storage that an operation returns, for each key and head.)
     """
     heads, n = 6 + int(draw.ints(3)), 200
-    attention = draw.fill(impl.MultiHeadLatentAttention(9, heads, 8, 12, 4, 10, rope=impl.RoPE(4, n + 1)))
+    attention = draw.fill(impl.MultiHeadLatentAttention(9, heads, 8, 12, 4, 10, rope=impl.RoPE(4, n + 1), absorb=True))
     said, token = {}, draw(1, 1, 9)
-    for name, layer in _roads(attention):
+    for training in (True, False):
         cache = impl.LatentCache(1, n + 1, 8, 4, draw.float, draw.device)
         cache.update(draw(1, n, 8), draw(1, n, 4))
+        attention.train(training)
         with torch.no_grad(), Operations() as operations:
-            y = layer(token, cache=cache)
-        said[name] = [operations.largest < n * heads * 8, y]
+            y = attention(token, cache=cache)
+        made = operations.largest // (n * heads)
+        said["in training" if training else "in eval"] = {"made for each key and head": made * (made >= 8), "y": y}
     return said
 
 
@@ -450,12 +452,16 @@ def test_attention_with_sinks(impl, draw):
 def test_extreme_sinks(impl, draw):
     """A sink of −∞ changes nothing, one far above all scores takes everything, and neither gives NaN or infinity.
 
-    The maximum that softmax subtracts must see the sink too: join first, then softmax.
+    Nor do gradients. The maximum that softmax subtracts must see the sink too: join first, then softmax.
     """
     q, k, v = _qkv(draw)
-    return {f"{sink}": impl.attention_with_sinks(q, k, v, torch.full((6,), sink, device=draw.device, dtype=draw.float))
-            for sink in (-torch.inf, -1e4, 200.0, 1e4)} | {
-        "scores near 1,000": impl.attention_with_sinks(1000 * q, k, v, draw(6, scale=500.0))}
+    said = {"scores near 1,000": impl.attention_with_sinks(1000 * q, k, v, draw(6, scale=500.0))}
+    for sink in (-torch.inf, -1e4, 200.0, 1e4):
+        sinks = torch.full((6,), sink, device=draw.device, dtype=draw.float)
+        q.grad, out = None, impl.attention_with_sinks(q.requires_grad_(), k, v, sinks)
+        (out * draw(2, 6, 5, 3)).sum().backward()
+        said[f"{sink}"] = [out, q.grad]
+    return said
 
 
 @points(2)
@@ -494,7 +500,7 @@ def test_sinks_dtype(impl, draw, dtype):
     """
     q, k, v = (x.to(dtype) for x in _qkv(draw))
     outs = impl.attention_with_sinks(q, k, v, draw(6).to(dtype)), impl.attention_with_sinks(q, k, v, draw(6).float())
-    far = impl.attention_with_sinks(torch.full_like(q, 30), 30 + k.sign(), v, torch.full_like(draw(6), 1800))
+    far = impl.attention_with_sinks(torch.full_like(q, 30), 30 + k.sign() / 8, v, torch.full_like(draw(6), 1800))
     return {"outs": outs, "scores near 1,800": far, "dtype": [str(x.dtype) for x in (*outs, far)]}
 
 
@@ -741,8 +747,9 @@ def test_sparse_dtype(impl, draw, dtype):
     widen queries, keys and values behind the choice; the index scores choose in their own dtype.
     """
     q, k, v = (x.to(dtype) for x in _qkv(draw))
-    return {"all alike": impl.sparse_attention(q, k, v, draw(2, 5, 8), 3),
-            "scores near 1,800": impl.sparse_attention(torch.full_like(q, 30), 30 + k.sign(), v, draw(2, 5, 8), 6)}
+    scores = draw.ints(2**20, 2, 5, 8).to(draw.float)
+    return {"all alike": impl.sparse_attention(q, k, v, scores, 3),
+            "scores near 1,800": impl.sparse_attention(torch.full_like(q, 30), 30 + k.sign() / 8, v, scores, 6)}
 
 
 def test_sparse_refuses(impl, draw):

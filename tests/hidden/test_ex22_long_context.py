@@ -151,17 +151,21 @@ def test_a_latent_kept_by_chapter_11(impl, draw):
 @devices("cpu")
 def test_work_of_a_token(impl, draw):
     """Absorbed, a further key costs heads · (2 · kv_rank + rope_dim) multiply-adds, and no head's key is made of it."""
-    heads, rank = 4 + int(draw.ints(3)), 6
-    attention = draw.fill(impl.MultiHeadLatentAttention(8, heads, rank, 16, 4, 16, rope=impl.RoPE(4, 400), absorb=True))
-    token, work = draw(1, 1, 8), []
-    for n in (100, 300):
-        cache = impl.LatentCache(1, n + 1, rank, 4, draw.float, draw.device)
-        cache.update(draw(1, n, rank), draw(1, n, 4))
-        with torch.no_grad(), Operations() as operations:
-            y = attention(token, cache=cache)
-        work.append((operations.multiply_adds, operations.largest))
-    more = work[1][0] - work[0][0]
-    return {"y": y, "work": more <= 200 * heads * (2 * rank + 4), "largest": work[1][1] < 300 * heads * 16}
+    heads, rank, said = 4 + int(draw.ints(3)), 6, {}
+    attention = draw.fill(impl.MultiHeadLatentAttention(8, heads, rank, 16, 4, 14, rope=impl.RoPE(4, 400), absorb=True))
+    token = draw(1, 1, 8)
+    for training in (True, False):
+        attention.train(training)
+        work = []
+        for n in (100, 300):
+            cache = impl.LatentCache(1, n + 1, rank, 4, draw.float, draw.device)
+            cache.update(draw(1, n, rank), draw(1, n, 4))
+            with torch.no_grad(), Operations() as operations:
+                y = attention(token, cache=cache)
+            work.append(operations.multiply_adds)
+        made = operations.largest // (300 * heads)
+        said[f"training={training}"] = [work[1] - work[0] <= 200 * heads * (2 * rank + 4), made * (made >= 10), y]
+    return said
 
 
 @points(2)
@@ -191,7 +195,7 @@ def test_prefixes_and_biases(impl, draw):
 
 @points(2)
 def test_sinks_of_every_size(impl, draw):
-    """One query, no query, one key, no key, three batch axes, sinks of unlike size."""
+    """One query, no query, one key, three batch axes, sinks of unlike size."""
     def said(q, k, **sizes):
         heads = sizes.get("heads", 6)
         sinks = draw(heads, scale=3.0)
@@ -199,7 +203,7 @@ def test_sinks_of_every_size(impl, draw):
                                          draw(2, sizes.get("kv_heads", 2), k, 3), sinks)
 
     deep = impl.attention_with_sinks(draw(2, 1, 2, 4, 3, 5), draw(2, 1, 2, 1, 4, 5), draw(2, 1, 2, 1, 4, 5), draw(4))
-    return {"one query": said(1, 9), "no query": said(0, 9), "one key": said(3, 1), "no key": said(3, 0),
+    return {"one query": said(1, 9), "no query": said(0, 9), "one key": said(3, 1),
             "one head": said(3, 4, heads=1, kv_heads=1), "all share": said(2, 4, heads=4, kv_heads=1), "deep": deep}
 
 
@@ -291,11 +295,11 @@ def test_index_scores_of_every_size(impl, draw):
 
 
 @points(2)
-@dtypes("bfloat16", "float16")
+@dtypes("bfloat16")
 def test_index_scores_that_nearly_tie(impl, draw, dtype):
     """Products near 1,024 that differ by 1 stay apart in half precision: widened first, they are exact."""
     k = torch.ones(6, 16, device=draw.device, dtype=dtype)
-    k[:, 0] += (draw.uniform(6).argsort() / (64 if dtype == torch.bfloat16 else 512)).to(dtype)
+    k[:, 0] += (draw.ints(2**20, 6).argsort() / 64).to(dtype)
     q = torch.full((2, 1, 16), 64.0, device=draw.device, dtype=dtype)
     weights = torch.ones(1, 2, device=draw.device, dtype=dtype)
     return impl.index_scores(q, k, weights).diff(dim=-1)
@@ -331,5 +335,5 @@ def test_sparse_decodes_as_it_reads(impl, draw):
 def test_sparse_chooses_finely(impl, draw, dtype):
     """Index scores in float32 beside q in half precision choose by all their digits."""
     q, k, v = (draw(1, heads, n, 4).to(dtype) for heads, n in ((2, 3), (2, 9), (2, 9)))
-    scores = 100 + torch.stack([draw.uniform(9).argsort() for _ in range(3)])[None] / 1024
+    scores = 100 + draw.ints(2**20, 1, 3, 9).argsort() / 1024
     return impl.sparse_attention(q, k, v, scores.float(), 2)
