@@ -96,14 +96,11 @@ def test_cache_bytes_refuses(impl, draw):
 
     at_least_one for seq_len, batch and, where it is given, latent.
     """
-    config, n, below = _config(impl), 5 + int(draw.ints(99)), -int(draw.ints(5))
-
-    def refused(name, **given):
-        return raises(ValueError, lambda: impl.cache_bytes(config, **{"seq_len": n} | given), names=name)
-
-    return {"seq_len": refused("seq_len", seq_len=below), "batch": refused("batch", batch=below),
-            "latent": refused("latent", latent=below), "bytes": refused("bytes_per_value", bytes_per_value=below),
-            "right": impl.cache_bytes(config, n, 1, 0.25)}
+    config, n = _config(impl), 5 + int(draw.ints(99))
+    return {f"{name} {low}": raises(
+        ValueError, lambda: impl.cache_bytes(config, **{"seq_len": n} | {name: low}), names=name)
+            for name in ("seq_len", "batch", "latent", "bytes_per_value") for low in (0, -1 - int(draw.ints(5)))} | {
+        "right": impl.cache_bytes(config, n, 1, 0.25), "sizes of 1": impl.cache_bytes(config, 1, 1, 1, 1)}
 
 
 @points(2)
@@ -126,11 +123,13 @@ def test_layer_pattern_refuses(impl, draw):
 
     False is no window: it says that a layer has no RoPE.
     """
-    below, n = -int(draw.ints(5)), 3 + int(draw.ints(9))
-    return {"layers": raises(ValueError, lambda: impl.layer_pattern(below, (4, None)), names="layers"),
-            "empty": raises(ValueError, lambda: impl.layer_pattern(n, ()), names="pattern"),
-            "window": raises(ValueError, lambda: impl.layer_pattern(n, (None, below)), names="pattern"),
-            "False": impl.layer_pattern(n, (False, 1))}
+    n = 3 + int(draw.ints(9))
+    said = {"empty": raises(ValueError, lambda: impl.layer_pattern(n, ()), names="pattern"),
+            "False": impl.layer_pattern(n, (False, 1)), "one": impl.layer_pattern(1, (n,))}
+    for low in (0, -1 - int(draw.ints(5))):
+        said[f"{low} layers"] = raises(ValueError, lambda: impl.layer_pattern(low, (4, None)), names="layers")
+        said[f"a window of {low}"] = raises(ValueError, lambda: impl.layer_pattern(n, (None, low)), names="pattern")
+    return said
 
 
 # -- the latent cache
@@ -353,8 +352,11 @@ def test_latent_dtype(impl, draw, dtype):
     The given widen. float64 stays float64: .float() would take digits away. (Scores near 2,000 that differ by 3 are
     alike in bfloat16.)
     """
-    attention = _latent(impl, draw).to(dtype)
-    q_nope, q_rope, latents, turned = (part.to(dtype) for part in _asked(draw, q=1, k=3, batch=1))
+    attention = _latent(impl, draw)
+    with torch.no_grad():
+        attention.kv_up.weight.abs_()               # all is positive, so that nothing cancels
+    attention.to(dtype)
+    q_nope, q_rope, latents, turned = (part.abs().to(dtype) for part in _asked(draw, q=1, k=3, batch=1))
     said = {road: getattr(attention, road)(q_nope, q_rope, latents, turned) for road in ("expanded", "absorbed")}
     q_rope, turned = 16 * torch.ones_like(q_rope), 100 * torch.ones_like(turned)
     turned[:, 1] = 100 + torch.tensor([0.5, 0, 0, 0], device=draw.device)
@@ -385,8 +387,10 @@ def test_latent_attention_refuses(impl, draw):
     names, said = ["d_model", "heads", "kv_rank", "nope_dim", "rope_dim", "value_dim", "q_rank"], {}
     for i in range(7):
         sizes = (draw.ints(4, 7) + 2).tolist()
-        sizes[i] = -int(draw.ints(4))
-        said[names[i]] = raises(ValueError, lambda: impl.MultiHeadLatentAttention(*sizes), names=names[i])
+        for sizes[i] in (0, -1 - int(draw.ints(4))):
+            said[f"{names[i]} {sizes[i]}"] = raises(
+                ValueError, lambda: impl.MultiHeadLatentAttention(*sizes), names=names[i])
+    said["sizes of 1"] = accepts(lambda: impl.MultiHeadLatentAttention(1, 1, 1, 1, 1, 1, 1))
     size = 2 * int(draw.ints(9)) + 6
     said["rope"] = raises(ValueError, lambda: _latent(impl, draw, rope=impl.RoPE(size, 9)), names="rope")
     attention, cache, x = _latent(impl, draw), impl.LatentCache(2, 6, 10, 4, draw.float, draw.device), draw(2, 3, 9)
@@ -427,10 +431,10 @@ def test_convert_deepseek_refuses(impl, draw):
     """
     heads, odd = 3 + int(draw.ints(4)), 1 + 2 * int(draw.ints(3))
     rows = {"q_b_proj.weight": draw(10 * heads, 3)}
-    return {"heads": raises(ValueError, lambda: impl.convert_deepseek(rows, 10 * heads + 1, 2), names="heads"),
-            "odd": raises(ValueError, lambda: impl.convert_deepseek(rows, heads, odd), names="rope_dim"),
-            "too large": raises(ValueError, lambda: impl.convert_deepseek(rows, heads, 12), names="rope_dim"),
-            "all": impl.convert_deepseek(rows, heads, 10)}
+    return {f"{wrong} heads": raises(ValueError, lambda: impl.convert_deepseek(rows, wrong, 2), names="heads")
+            for wrong in (10 * heads + 1, 0)} | {
+        f"rope_dim {wrong}": raises(ValueError, lambda: impl.convert_deepseek(rows, heads, wrong), names="rope_dim")
+        for wrong in (odd, 12, 0, -2)} | {"all": impl.convert_deepseek(rows, heads, 10)}
 
 
 # -- sinks that are learned
@@ -708,7 +712,7 @@ def test_sparse_masks(impl, draw):
             "causal": impl.sparse_attention(q, k, v, scores, 3, _causal(draw, 5, 8)),
             "the keys'": impl.sparse_attention(q, k, v, scores, 3, mask[0, 0, 1]),
             "does not fit": [raises(ValueError, lambda: impl.sparse_attention(q, k, v, scores, 3, wrong), names="mask")
-                             for wrong in (mask[..., :7], mask.expand(2, 6, 5, 8))]}
+                             for wrong in (mask[..., :7], mask.expand(2, 6, 5, 8), mask.expand(2, 2, 5, 8))]}
 
 
 @points(3)
@@ -757,9 +761,10 @@ def test_sparse_refuses(impl, draw):
 
     Asked of both functions with grouped heads: kv_heads is what attention_with_sinks names, too.
     """
-    (q, k, v), scores, below = _qkv(draw), draw(2, 5, 8), -int(draw.ints(5))
+    (q, k, v), scores, below = _qkv(draw), draw(2, 5, 8), -1 - int(draw.ints(5))
     _, k4, v4 = _qkv(draw, kv_heads=4)
-    return {"top_k": raises(ValueError, lambda: impl.sparse_attention(q, k, v, scores, below), names="top_k"),
+    return {"top_k": [raises(ValueError, lambda: impl.sparse_attention(q, k, v, scores, low), names="top_k")
+                      for low in (0, below)],
             "kv_heads": raises(ValueError, lambda: impl.sparse_attention(q, k4, v4, scores, 2), names="kv_heads"),
             "sinks": raises(ValueError, lambda: impl.attention_with_sinks(q, k4, v4, draw(6)), names="kv_heads"),
             "right": impl.sparse_attention(q, k, v, scores, 1)}

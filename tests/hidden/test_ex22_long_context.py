@@ -141,8 +141,7 @@ def test_a_latent_kept_by_chapter_11(impl, draw):
         said[name] = in_pieces(layer, impl.KVCache(2, 1, 6, 6, draw.float, draw.device), x, (3, 1, 1, 1))
     with torch.no_grad():
         for what, cache in (("two heads", impl.KVCache(2, 2, 6, 6, draw.float, draw.device)),
-                            ("no room", impl.KVCache(2, 1, 6, 5, draw.float, draw.device)),
-                            ("rolls", impl.RollingKVCache(2, 1, 6, 6, draw.float, draw.device))):
+                            ("no room", impl.KVCache(2, 1, 6, 5, draw.float, draw.device))):
             said[what] = raises(ValueError, lambda: attention(x, cache=cache), names="cache")
     return said
 
