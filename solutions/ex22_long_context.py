@@ -405,8 +405,9 @@ def convert_deepseek(
         "kv_a_proj_with_mqa": "kv_down", "kv_a_layernorm": "kv_norm", "kv_b_proj": "kv_up"})
     parts = {"q_up": heads, "q_proj": heads, "kv_down": 1}
     for name, tensor in state.items():
-        if count := parts.get((name.split(".")[:-1] or [""])[-1]):
-            state[name] = _last_to_half(tensor, count, rope_dim)
+        part = (name.split(".")[:-1] or [""])[-1]
+        if part in parts:
+            state[name] = _last_to_half(tensor, parts[part], rope_dim)
     return state
     # END SOLUTION
 
