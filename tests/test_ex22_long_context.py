@@ -606,7 +606,7 @@ def test_streaming_attention(impl, draw):
 
     RoPE turns key i of the cache to place i and the query to the last place, wherever in the text they come from.
     """
-    rope, said = impl.RoPE(6, 40), {}
+    rope, said = impl.RoPE(6, 40).to(draw.device), {}
     for sinks, window in ((2, 5), (0, 7), (4, 3)):
         q, k, v = draw(2, 4, 1, 6), draw(2, 2, 7, 6), draw(2, 2, 7, 6)
         said[f"{sinks} sinks, window {window}"] = impl.streaming_attention(q, k, v, rope, sinks, window)
@@ -620,7 +620,7 @@ def test_streaming_chunks(impl, draw):
     A query at index i stands at min(i, sinks + window − 1) towards the sinks. Two sets of scores, and torch.where
     chooses by key. It may look back: at a sink from anywhere, at others from less than window away.
     """
-    rope, said = impl.RoPE(6, 40), {}
+    rope, said = impl.RoPE(6, 40).to(draw.device), {}
     for sinks, window, n, q_len in ((2, 5, 12, 6), (2, 5, 14, 14), (0, 3, 7, 5), (3, 1, 8, 5), (2, 30, 9, 9)):
         q, k, v = draw(2, 4, q_len, 6), draw(2, 2, n, 6), draw(2, 2, n, 6)
         said[f"{sinks} sinks, window {window}, {q_len} of {n}"] = impl.streaming_attention(q, k, v, rope, sinks, window)
@@ -648,7 +648,7 @@ def test_streaming_dtype(impl, draw, dtype):
     The given widen; RoPE gives back the dtype that it was given.
     """
     q, k, v = (draw(1, heads, n, 6).to(dtype) for heads, n in ((4, 3), (2, 9), (2, 9)))
-    return impl.streaming_attention(q, k, v, impl.RoPE(6, 20), 1, 4)
+    return impl.streaming_attention(q, k, v, impl.RoPE(6, 20).to(draw.device), 1, 4)
 
 
 # -- sparse attention

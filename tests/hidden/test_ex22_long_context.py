@@ -264,7 +264,7 @@ def test_streams_of_every_kind(impl, draw):
     for kv_heads, sinks, window, q_len, n in ((4, 1, 3, 5, 9), (1, 2, 1, 7, 7), (2, 0, 4, 9, 12), (2, 12, 3, 4, 9),
                                               (2, 3, 2, 1, 1), (2, 1, 2, 0, 3)):
         for layout in ("half", "interleaved"):
-            rope = impl.RoPE(6, 30, layout=layout)
+            rope = impl.RoPE(6, 30, layout=layout).to(draw.device)
             said[f"{kv_heads}, {sinks}, {window}, {q_len} of {n}, {layout}"] = impl.streaming_attention(
                 draw(2, 4, q_len, 6), draw(2, kv_heads, n, 6), draw(2, kv_heads, n, 6), rope, sinks, window)
     return said
@@ -274,7 +274,8 @@ def test_streams_have_gradients(impl, draw):
     """Streaming attention is made of plain operations: gradients reach q, k and v, and q and k stay as they were."""
     given = [draw(1, 4, 6, 6), draw(1, 2, 9, 6), draw(1, 2, 9, 6)]
     before = [x.clone() for x in given]
-    out = impl.streaming_attention(*(x.requires_grad_() for x in given), impl.RoPE(6, 20), 2, 3)
+    rope = impl.RoPE(6, 20).to(draw.device)
+    out = impl.streaming_attention(*(x.requires_grad_() for x in given), rope, 2, 3)
     (out * draw(1, 4, 6, 6)).sum().backward()
     return {"gradients": [x.grad for x in given],
             "as they were": [bool(torch.equal(a, b)) for a, b in zip(given, before)]}
