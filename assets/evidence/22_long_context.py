@@ -1,0 +1,268 @@
+"""Lesson 22's readings of the pocket model, and its small models with a sink: writes 22_window.csv and three more.
+
+    python assets/evidence/22_long_context.py       (or: make evidence)
+
+Rows that are there are kept, so a run that was stopped goes on; those of another pocket model are dropped. The five
+texts are those of lesson 19, which the pocket model has not read. Each row is one pass over a text (or over all five)
+with other attention in every layer. What a query sees is what it would see token by token, from a cache.
+22_window.csv: nats per token, by position, past the 512 tokens that the model was trained at. "4 + 60": the first 4
+tokens and the last 60, positions counted within the cache; "4 + 60, text": counted in the text.
+22_sparse.csv: nats per token at positions 256 to 511, where each query reads k keys, by each head's own scores (exact),
+by cheaper indexes of these, by one choice for all heads of a layer (shared), or the last k.
+22_needle.csv: sixteen words without a connection stand in a text, and at its end the first eight of them come again.
+Nats per token of the other eight. Distance 0: they had not been there.
+22_sinks.csv: one layer of attention with one head and no feed-forward, trained at RATES from five seeds on a chain of
+symbols: after most comes one that depends on the last symbol alone; after a copier, the one before it comes again.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from assets.evidence import table  # noqa: E402
+from assets.pocket.text import plain  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
+from solutions.ex00_shapes import merge_heads, split_heads  # noqa: E402
+from solutions.ex07_rope import RoPE  # noqa: E402
+from solutions.ex10_grouped_query_attention import repeat_kv, sliding_window_mask  # noqa: E402
+from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
+from solutions.ex14_training import learning_rate  # noqa: E402
+from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
+from solutions.ex22_long_context import SinkAttention, with_attention, with_streaming  # noqa: E402
+
+POCKET, TEXTS = HERE.parent / "pocket", HERE / "19_held_out.json"
+NAMES = list(json.loads(TEXTS.read_text("utf-8")))
+TRAINED, LONG, ROPE = 512, 1536, RoPE(32, 1536)
+
+WINDOW, WINDOW_COLUMNS, BIN = HERE / "22_window.csv", ["model", "method", "text", "losses"], 128
+STREAMS = {"last 64": (0, 64), "4 + 60": (4, 60), "last 256": (0, 256)}
+WINDOWS = ("all", "last 64", "4 + 60", "4 + 60, text", "last 256")
+SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
+INDEXES, KEPT, RANK = ("exact", "8 bits", "rank 8", "shared", "recent"), (8, 16, 32, 64), 8
+NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "text", "loss"]
+READERS, DISTANCES, DRAWS, CUE = ("all", "last 64", "4 + 60", "exact", "rank 8"), (32, 128, 448), 2, 8
+
+
+class Pocket:
+    """The pocket model on torch's kernels, what reads with it, and the five texts as ids."""
+
+    def __init__(self):
+        self.tokenizer = load_tokenizer(POCKET)
+        self.model = self.fresh()
+        self.texts = {name: torch.tensor(self.tokenizer.encode(text))
+                      for name, text in json.loads(TEXTS.read_text("utf-8")).items()}
+        self.streaming = {name: with_streaming(self.fresh(), *sizes) for name, sizes in STREAMS.items()}
+        self.bases = self.directions()
+
+    def fresh(self) -> Transformer:
+        return use_torch_kernels(load_pretrained(POCKET, dtype=torch.float32)).eval()
+
+    def directions(self) -> list[Tensor]:
+        """Per layer (4, 32, RANK): along which the keys of a text from training, turned, are longest."""
+        names, found = sorted(set(topics) - {"formatstrings", "break"}), []
+        ids = torch.tensor(self.tokenizer.encode("\n\n".join(plain(topics[name]) for name in names[:12])))
+
+        def watch(layer, q, k, v):
+            keys = ROPE(k).transpose(0, 1).flatten(1, 2)            # kv_heads, tokens, head_dim
+            found.append(torch.linalg.eigh(keys.mT @ keys).eigenvectors[..., -RANK:])
+            return everything(layer, q, k, v)
+
+        self.attended(ids[:4 * TRAINED + 4].view(4, TRAINED + 1), watch)
+        return found
+
+    @torch.no_grad()
+    def attended(self, ids: Tensor, attend) -> Tensor:
+        """Nats of each token but the first, (batch, seq − 1), where attend(layer, q, k, v) stands for attention.
+
+        q: (batch, 8, seq, 32), k, v: (batch, 4, seq, 32), before RoPE.
+        """
+        x = self.model.embedding(ids[:, :-1])
+        for layer, block in enumerate(self.model.blocks):
+            attention, h = block.attention, block.norm1(x)
+            q, k, v = (split_heads(project(h), heads) for project, heads in (
+                (attention.q_proj, 8), (attention.k_proj, 4), (attention.v_proj, 4)))
+            x = x + attention.o_proj(merge_heads(attend(layer, q, k, v)))
+            x = x + block.feed_forward(block.norm2(x))
+        return nats(self.model.unembedding(self.model.norm(x)), ids)
+
+    @torch.no_grad()
+    def losses(self, ids: Tensor, method: str, most: int = 64) -> Tensor:
+        """The same, by a method's name in the tables."""
+        if method in self.streaming:
+            return nats(self.streaming[method](ids[:, :-1]), ids)
+        own = {"all": everything, "4 + 60, text": in_the_text(4, 60)}
+        return self.attended(ids, own.get(method) or sparse(method, most, self.bases))
+
+
+def nats(logits: Tensor, ids: Tensor) -> Tensor:
+    return F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
+
+
+def everything(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(ROPE(q), ROPE(k), v, is_causal=True, enable_gqa=True)
+
+
+def in_the_text(sinks: int, window: int):
+    """The first `sinks` tokens and the last `window`, with the text's own positions."""
+    def attend(layer, q, k, v):
+        n = q.shape[2]
+        mask = sliding_window_mask(n, n, window) | (torch.arange(n) < sinks).expand(n, n).tril()
+        return F.scaled_dot_product_attention(ROPE(q), ROPE(k), v, mask, enable_gqa=True)
+    return attend
+
+
+def sparse(index: str, most: int, bases: list[Tensor]):
+    """Each query reads `most` keys: those that the index scores highest."""
+    def attend(layer, q, k, v):
+        q, k = ROPE(q), repeat_kv(ROPE(k), 2)
+        future = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool).triu(1)
+        scores = (q @ k.mT * 32 ** -0.5).masked_fill_(future, -torch.inf)
+        if index == "exact":
+            by = scores
+        elif index == "8 bits":
+            by = q @ eight_bits(k).mT
+        elif index == "rank 8":
+            base = bases[layer].repeat_interleave(2, 0)         # a kv head's, for both of its query heads
+            by = q @ base @ (k @ base).mT
+        elif index == "shared":
+            by = scores.softmax(-1).mean(1, keepdim=True)
+        else:                                                   # recent: the later, the higher
+            by = torch.arange(q.shape[2], dtype=q.dtype).expand(1, 1, q.shape[2], -1)
+        by = by.masked_fill(future, -torch.inf)
+        kept = torch.zeros(by.shape, dtype=torch.bool).scatter_(-1, by.topk(most, -1).indices, True)
+        return scores.masked_fill_(~kept, -torch.inf).softmax(-1) @ repeat_kv(v, 2)
+    return attend
+
+
+def eight_bits(x: Tensor) -> Tensor:
+    """x as whole numbers from −127 to 127 times one scale per vector."""
+    scale = x.abs().amax(-1, keepdim=True) / 127
+    return (x / scale).round() * scale
+
+
+def hidden(tokenizer, text: Tensor, distance: int) -> Tensor:
+    """(DRAWS, 513) ids: a text in which sixteen words stand `distance` before they come again, at its end."""
+    words = torch.tensor([id for id, token in tokenizer.vocab.items() if re.fullmatch(rb" [a-z]{4,8}", token)])
+    rows = text[:TRAINED + 1].repeat(DRAWS, 1)
+    for draw, row in enumerate(rows):
+        chosen = words[torch.randperm(len(words), generator=torch.Generator().manual_seed(draw))[:2 * CUE]]
+        row[-2 * CUE:] = chosen
+        if distance:
+            row[-2 * CUE - distance:][:2 * CUE] = chosen
+    return rows
+
+
+# -- small models with a sink ----------------------------------------------------------------
+
+SINKS = HERE / "22_sinks.csv"
+SINKS_COLUMNS = ["rate", "model", "seed", "sees", "loss", "on first", "training"]
+SYMBOLS, COPIERS, SEEDS, RATES, STEPS, SEQ, ROWS = 16, 4, range(5), (0.01, 0.03), 200, 32, 16
+MODELS, SIGHTS = ("softmax", "learned sink"), {"all": (0, SEQ), "last 8": (0, 8), "first and last 7": (1, 7)}
+SMALL = ModelConfig(vocab_size=SYMBOLS + 1, d_model=32, layers=1, heads=1, d_ff=1, max_seq_len=SEQ)
+
+
+class Nothing(nn.Module):
+    """In a feed-forward's place."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+def chain(rows: int, rng: torch.Generator) -> Tensor:
+    """(rows, SEQ + 1) ids: a start, SYMBOLS, and symbols, of which the first COPIERS copy."""
+    follows = torch.softmax(2 * torch.randn(SYMBOLS, SYMBOLS, generator=torch.Generator().manual_seed(123)), -1)
+    ids = torch.full((rows, SEQ + 1), SYMBOLS)
+    ids[:, 1] = torch.randint(COPIERS, SYMBOLS, (rows,), generator=rng)
+    for at in range(2, SEQ + 1):
+        drawn = torch.multinomial(follows[ids[:, at - 1]], 1, generator=rng)[:, 0]
+        ids[:, at] = torch.where(ids[:, at - 1] < COPIERS, ids[:, at - 2], drawn)
+    return ids
+
+
+def train(rate: float, name: str, seed: int, steps: int = STEPS) -> tuple[Transformer, list[float]]:
+    torch.manual_seed(seed)
+    model, rng, found = Transformer(SMALL), torch.Generator().manual_seed(seed), []
+    if name == "learned sink":
+        with_attention(model, sunk)
+    model.blocks[0].feed_forward = Nothing()
+    optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.0)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, 20, STEPS, rate, rate / 20)
+        ids = chain(ROWS, rng)
+        loss = nats(model(ids[:, :-1]), ids).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return model.eval(), found
+
+
+def sunk(old: nn.Module) -> SinkAttention:
+    """A new attention with a sink, which starts with the old one's weights."""
+    new = SinkAttention(32, 1, 1, rope=old.rope)
+    new.load_state_dict({**old.state_dict(), "sinks": new.sinks})
+    return new
+
+
+def sinks_rows(rate: float, name: str, seed: int) -> list[tuple]:
+    """The trained model's loss from position 16 on, and its weight on the start where nothing is to be copied."""
+    model, found = train(rate, name, seed)
+    ids, rows = chain(300, torch.Generator().manual_seed(999)), []
+    for sees, (first, window) in SIGHTS.items():
+        mask = sliding_window_mask(SEQ, SEQ, window) | (torch.arange(SEQ) < first).expand(SEQ, SEQ).tril()
+        loss, on_first = reads(model, ids, mask)
+        rows.append((rate, name, seed, sees, f"{loss:.4f}", f"{on_first:.4f}", f"{sum(found[:20]) / 20:.4f}"))
+    return rows
+
+
+@torch.no_grad()
+def reads(model: Transformer, ids: Tensor, mask: Tensor) -> tuple[float, float]:
+    attention, ordinary = model.blocks[0].attention, ids[:, 16:-1] >= COPIERS
+    q, k, _ = attention.project(model.blocks[0].norm1(model.embedding(ids[:, :-1])))
+    scores = (q @ k.mT / 32 ** 0.5).masked_fill(~mask, -torch.inf)
+    if isinstance(attention, SinkAttention):
+        scores = torch.cat([scores, attention.sinks.expand(*scores.shape[:3], 1)], -1)
+    on_first = scores.softmax(-1)[:, 0, 16:, 0][ordinary].mean().item()
+    return nats(model(ids[:, :-1], mask=mask), ids)[:, 16:].mean().item(), on_first
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    table.resume(SINKS, SINKS_COLUMNS, [(rate, name, seed) for rate in RATES for name in MODELS for seed in SEEDS],
+                 sinks_rows)
+    mark, pocket = table.mark(POCKET / "model.safetensors"), Pocket()
+    texts = pocket.texts
+
+    def window_rows(method, name):
+        found = pocket.losses(texts[name][None, :LONG + 1], method)[0].view(-1, BIN).mean(1)
+        return [(mark, method, name, " ".join(f"{loss:.4f}" for loss in found.tolist()))]
+
+    def sparse_rows(index, most):
+        rows = torch.stack([text[:TRAINED + 1] for text in texts.values()])
+        found = pocket.losses(rows, index, most)[:, FROM:].mean(1)
+        return [(mark, index, most, name, f"{loss:.4f}") for name, loss in zip(texts, found.tolist())]
+
+    def needle_rows(method, distance):
+        rows = torch.cat([hidden(pocket.tokenizer, text, distance) for text in texts.values()])
+        found = pocket.losses(rows, method)[:, -CUE:].reshape(len(texts), -1).mean(1)
+        return [(mark, method, distance, name, f"{loss:.4f}") for name, loss in zip(texts, found.tolist())]
+
+    table.resume(WINDOW, WINDOW_COLUMNS, [(method, name) for method in WINDOWS for name in NAMES], window_rows, mark)
+    table.resume(SPARSE, SPARSE_COLUMNS, [("all", TRAINED), *((index, most) for index in INDEXES for most in KEPT)],
+                 sparse_rows, mark)
+    table.resume(NEEDLE, NEEDLE_COLUMNS, [("all", 0), *((method, distance) for method in READERS
+                 for distance in DISTANCES)], needle_rows, mark)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,646 @@
+"""Long context: what a long text costs, and three answers.
+
+Keep less for each position (latent attention), keep fewer positions (windows and sinks), read fewer
+of those that are kept (sparse attention).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+import torch
+from einops import einsum, rearrange
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from given.init import STD
+from given.sizes import at_least_one, cache_must_fit, mask_must_fit, widen
+
+from .ex00_shapes import merge_heads, split_heads
+from .ex03_linear import Linear
+from .ex04_normalization import RMSNorm
+from .ex05_softmax import softmax
+from .ex07_rope import RoPE, interleaved_to_half
+from .ex09_attention import causal_mask
+from .ex10_grouped_query_attention import grouped_attention, repeat_kv, sliding_window_mask
+from .ex11_kv_cache import CachedAttention, KVCache, RollingKVCache
+from .ex12_block import scaled_residual_init
+from .ex13_transformer import ModelConfig, Transformer, make_rope
+from .ex16_pretrained import rename
+
+
+def _need(right: bool, name: str, rule: str, value: object) -> None:
+    """Given: a ValueError that names an argument, unless it is right."""
+    if not right:
+        raise ValueError(f"{name} must {rule}, got {value!r}")
+
+
+# -- what a text costs ---------------------------------------------------------------------
+
+def cache_bytes(
+    config: ModelConfig,
+    seq_len: int,
+    batch: int = 1,
+    bytes_per_value: float = 2,
+    latent: int | None = None,
+) -> float:
+    """How many bytes a model's caches take once a text of seq_len tokens is in them.
+
+    Per layer and row: positions · numbers · bytes_per_value. positions: seq_len, or the layer's
+    window where that is less. numbers: 2 · kv_heads · head_dim (keys and values: as many as heads
+    in multi-head, one in multi-query attention); or `latent`, for a model with latent attention:
+    kv_rank + rope_dim, whatever the number of heads.
+
+    Raises ValueError naming seq_len, batch or latent where it is below 1, and bytes_per_value where
+    it is not above 0.
+    """
+    raise NotImplementedError
+
+
+def layer_pattern(
+    layers: int, pattern: Iterable[int | bool | None]
+) -> tuple[int | bool | None, ...]:
+    """What each of `layers` layers has, if a pattern goes on and on: ModelConfig.windows, mostly.
+
+    (1024, 1024, 1024, 1024, 1024, None): five layers with a window, then one that sees all, as in
+    Gemma 3. (128, None): gpt-oss. (True, True, True, False): which layers have RoPE in SmolLM3
+    (see with_rope). The last round may be cut short.
+
+    Raises ValueError naming layers where it is below 1, and pattern where it is empty or holds a
+    number below 1.
+    """
+    raise NotImplementedError
+
+
+# -- keep less for each position: latent attention ------------------------------------------
+
+def _visible(attention: nn.Module, mask: Tensor | None, q: Tensor, k_len: int) -> Tensor | None:
+    """Given: an attention's mask for queries q, (batch, heads, q, …), the last of k_len keys.
+
+    Its own, causal or a window, ANDed with the one given, whose last columns count where it has
+    more. Raises ValueError naming mask where that does not fit (batch, heads, q, k).
+    """
+    if mask is not None:
+        mask = mask[..., -k_len:] if k_len else mask
+        mask_must_fit(mask, (*q.shape[:-1], k_len))
+    if not attention.causal:
+        return mask
+    own = (causal_mask(q.shape[-2], k_len, q.device) if attention.window is None
+           else sliding_window_mask(q.shape[-2], k_len, attention.window, q.device))
+    return own if mask is None else own & mask
+
+
+class LatentCache:
+    """What latent attention keeps of each position: a latent, and one turned key for all heads.
+
+    latents: (batch, capacity, kv_rank). turned: (batch, capacity, rope_dim). Allocated once.
+    length: how many positions are filled, always the first ones. Used as chapter 11's KVCache.
+    Without a dtype it is torch's default, float32.
+
+    Raises ValueError naming a size that is below 1. DeepSeek-AI, 2024 (arXiv 2405.04434), section
+    2.1.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        capacity: int,
+        kv_rank: int,
+        rope_dim: int,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        raise NotImplementedError
+
+    def update(
+        self, latents: Float[Tensor, "_ q _"], turned: Float[Tensor, "_ _ _"]
+    ) -> tuple[Float[Tensor, "batch k kv_rank"], Float[Tensor, "batch k rope_dim"]]:
+        """Write q new positions behind the old ones, and return all length + q, old and new.
+
+        What comes back are views of the storage.
+
+        Raises ValueError, and leaves the cache as it was, where latents or turned does not fit
+        (see `_must_fit_rows`), or names capacity where there is no room for q more.
+        """
+        raise NotImplementedError
+
+    def rewind(self, n: int) -> None:
+        """Given: drop the last n positions; the next update writes over them.
+
+        Raises ValueError naming n where it is below 0 or above length.
+        """
+        _need(0 <= n <= self.length, "n", f"be in 0 … {self.length}, the cache's length", n)
+        self.length -= n
+
+    def reset(self) -> None:
+        """Given: forget every position. The storage stays."""
+        self.length = 0
+
+
+def _must_fit_rows(storage: Tensor, x: Tensor, name: str, rows: int) -> None:
+    """Given: a ValueError that names x if it cannot be written into storage, (batch, length, size).
+
+    As chapter 11's cache_must_fit: of the storage's batch, size and dtype, and without gradients.
+    """
+    wanted = (len(storage), rows, storage.shape[2])
+    _need(x.shape == wanted, name, f"have the shape {wanted}", tuple(x.shape))
+    _need(x.dtype == storage.dtype, name, f"be {storage.dtype} as the cache is", x.dtype)
+    _need(not (torch.is_grad_enabled() and x.requires_grad), name,
+          "not require grad (call the model under torch.no_grad())", True)
+
+
+def _kept(cache: LatentCache | KVCache, latents: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
+    """Given: the latents and turned keys of all positions so far, the new ones written behind.
+
+    A KVCache keeps two rows of equal size for each position. One of a single head, such as
+    make_caches makes for a model of with_latent_attention, keeps the two halves of both together.
+    """
+    if isinstance(cache, LatentCache):
+        return cache.update(latents, turned)
+    _need(isinstance(cache, KVCache), "cache", "be a LatentCache or a KVCache", type(cache))
+    rows = torch.cat([latents, turned], dim=-1)
+    room = 2 * cache.keys.shape[-1] - rows.shape[-1]
+    _need(room >= 0 and cache.keys.shape[1] == 1, "cache",
+          f"have one head and room for {rows.shape[-1]} numbers", tuple(cache.keys.shape))
+    halves = F.pad(rows, (0, room))[:, None].chunk(2, dim=-1)
+    rows = torch.cat(cache.update(*halves), dim=-1)[:, 0]
+    return rows[..., :latents.shape[-1]], rows[..., latents.shape[-1]:rows.shape[-1] - room]
+
+
+class MultiHeadLatentAttention(nn.Module):
+    """Attention whose keys and values are all made from one short latent for each token.
+
+        c = kv_norm(W↓ x)           the latent: kv_rank numbers of each token
+        k = [W_K c; turned key]     of each head: nope_dim + rope_dim numbers
+        v = W_V c                   of each head: value_dim numbers
+        q = [plain; turned]         of each head: nope_dim + rope_dim numbers
+
+    RoPE turns rope_dim features of every query head, and one key of rope_dim features, which all
+    heads share. The rest of queries and keys knows no position ("nope"). Scores are divided by
+    √(nope_dim + rope_dim). Only c and the turned key are cached.
+
+    q_down, q_norm, q_up: d_model to q_rank, an RMSNorm, and up to all heads' q; with q_rank=None
+    one Linear, q_proj. kv_down: to kv_rank + rope_dim, the latent first, then the key to be turned.
+    kv_norm: RMSNorm(kv_rank). kv_up: up to [W_K c; v] of each head. o_proj: heads · value_dim to
+    d_model. No biases.
+    rope: a RoPE for rope_dim, or None. score_scale: multiplies the queries (DeepSeek-V3 with YaRN:
+    the square of its attention scale). norm_eps: of both norms. window is None: all is seen.
+    absorb: an attribute that may be changed at any time: which road forward takes, `expanded` or
+    `absorbed`. Both give the same numbers.
+
+    Raises ValueError naming a size that is below 1, or rope where it is for another size.
+    DeepSeek-AI, 2024 (DeepSeek-V2, arXiv 2405.04434), section 2.1.
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        kv_rank: int,
+        nope_dim: int,
+        rope_dim: int,
+        value_dim: int,
+        q_rank: int | None = None,
+        rope: RoPE | None = None,
+        norm_eps: float = 1e-6,
+        score_scale: float = 1.0,
+        absorb: bool = False,
+        causal: bool = True,
+    ):
+        super().__init__()
+        raise NotImplementedError
+
+    def queries(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
+    ) -> tuple[
+        Float[Tensor, "batch heads seq nope_dim"], Float[Tensor, "batch heads seq rope_dim"]
+    ]:
+        """x to (q_nope, q_rope): each head's plain part, and the part that RoPE has turned.
+
+        positions: where the tokens stand, for all rows or for each; 0 … seq − 1 where left out.
+        """
+        raise NotImplementedError
+
+    def compress(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
+    ) -> tuple[Float[Tensor, "batch seq kv_rank"], Float[Tensor, "batch seq rope_dim"]]:
+        """x to (latents, turned): all that a cache has to keep of each token.
+
+        The latent is normed and never turned; the one turned key is turned and never normed.
+        """
+        raise NotImplementedError
+
+    def expanded(
+        self,
+        q_nope: Float[Tensor, "batch heads q nope_dim"],
+        q_rope: Float[Tensor, "batch heads q rope_dim"],
+        latents: Float[Tensor, "batch k kv_rank"],
+        turned: Float[Tensor, "batch k rope_dim"],
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch heads q value_dim"]:
+        """The road of training: make the keys and values of all heads, then attend as ever.
+
+        k = [W_K c; turned], v = W_V c. mask: True = may look, broadcastable to (batch, heads, q,
+        k).
+        """
+        raise NotImplementedError
+
+    def absorbed(
+        self,
+        q_nope: Float[Tensor, "batch heads q nope_dim"],
+        q_rope: Float[Tensor, "batch heads q rope_dim"],
+        latents: Float[Tensor, "batch k kv_rank"],
+        turned: Float[Tensor, "batch k rope_dim"],
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch heads q value_dim"]:
+        """The road of decoding: no key and no value of any head is ever made.
+
+        qᵀ (W_K c) = (W_Kᵀ q)ᵀ c, so queries are brought to the latents' size, once, and ask the
+        latents; and Σ w (W_V c) = W_V (Σ w c), so latents are mixed, and the mix is brought to a
+        value's size, once.
+
+        Scores, softmax and the mix are computed in at least float32, the products with W_K and W_V
+        in the dtype of q. A query that may look nowhere gives zeros.
+        """
+        raise NotImplementedError
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
+        cache: LatentCache | KVCache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """x: the new tokens. Their latents and turned keys join the cache, if there is one.
+
+        mask, positions and cache as in chapter 11's CachedAttention: left-padded rows, prompts and
+        chunks of any size give what one forward pass over everything gives. cache: a LatentCache;
+        or a KVCache of make_caches, for a model of with_latent_attention.
+
+        Raises ValueError and leaves the cache as it was: naming mask where it does not fit, causal
+        where the layer is not causal and has a cache, and what the cache refuses.
+        """
+        raise NotImplementedError
+
+
+def convert_deepseek(
+    state: Mapping[str, Tensor], heads: int, rope_dim: int
+) -> dict[str, Tensor]:
+    """DeepSeek-V2's and V3's attention, by Hugging Face's names, as our latent attention has it.
+
+    q_a_proj, q_a_layernorm, q_b_proj: q_down, q_norm, q_up. kv_a_proj_with_mqa, kv_a_layernorm,
+    kv_b_proj: kv_down, kv_norm, kv_up. Names may have any prefix; others are left as they are.
+    DeepSeek turns neighbours, 2i and 2i + 1, and this RoPE features i and i + rope_dim/2: so the
+    rows of the turned features are reordered by chapter 07's interleaved_to_half. These are the
+    last rope_dim rows of every head of q_up or q_proj, and the last rope_dim of kv_down.
+
+    Raises ValueError naming heads where it does not divide a tensor's rows, or rope_dim where it
+    is not even or above a head's rows.
+    """
+    raise NotImplementedError
+
+
+
+
+def with_attention(model: Transformer, make: Callable[[nn.Module], nn.Module]) -> Transformer:
+    """Given: every block's attention becomes make(attention), in its dtype, device and mode.
+
+    Nothing is changed where make raises. Raises ValueError naming model where its blocks are
+    post-norm, whose attention takes no cache. Returns the same model.
+    """
+    _need(model.config.norm_position == "pre", "model", "have pre-norm blocks", "post")
+    new = []
+    for block in model.blocks:
+        old, like = block.attention, next(block.attention.parameters())
+        new.append(make(old).to(like.device, like.dtype).train(old.training))
+    for block, attention in zip(model.blocks, new):
+        block.attention = attention
+    return model
+
+
+def with_latent_attention(
+    model: Transformer,
+    kv_rank: int,
+    nope_dim: int,
+    rope_dim: int,
+    value_dim: int,
+    q_rank: int | None = None,
+    **options,
+) -> Transformer:
+    """Given: put new latent attention into every layer of a model. Returns the same model.
+
+    The weights start as chapter 13's: normal with σ = 0.02, o_proj's divided by √(2 · layers).
+    RoPE is the config's, for rope_dim. options: as MultiHeadLatentAttention takes them.
+
+    model.config then says kv_heads = 1, and a head_dim of (kv_rank + rope_dim) / 2, rounded up to
+    an even number: a KVCache keeps two such rows for each position, and _kept lays a latent and its
+    turned key into them. So make_caches and generate go on working, and count the right memory.
+    count_parameters and flops_per_token do not know latent attention.
+
+    Raises ValueError naming model where it has post-norm blocks, windows, or is not causal, and
+    what MultiHeadLatentAttention refuses; the model is then as it was.
+    """
+    config = model.config
+    _need(config.causal and config.windows is None, "model", "be causal and without windows",
+          (config.causal, config.windows))
+    at_least_one(rope_dim=rope_dim)
+    rope = make_rope(replace(config, head_dim=rope_dim))
+
+    def _make(old: nn.Module) -> nn.Module:
+        new = MultiHeadLatentAttention(config.d_model, config.heads, kv_rank, nope_dim, rope_dim,
+                                       value_dim, q_rank, rope, **options)
+        for part in new.modules():
+            if isinstance(part, Linear):
+                nn.init.normal_(part.weight, std=STD)
+        scaled_residual_init(new, config.layers)
+        return new
+
+    with_attention(model, _make)
+    model.config = replace(config, kv_heads=1, head_dim=2 * ((kv_rank + rope_dim + 3) // 4))
+    return model
+
+
+# -- keep fewer positions: windows and sinks ------------------------------------------------
+
+def attention_with_sinks(
+    q: Float[Tensor, "*batch heads q head_dim"],
+    k: Float[Tensor, "*batch kv_heads k head_dim"],
+    v: Float[Tensor, "*batch kv_heads k value_dim"],
+    sinks: Float[Tensor, " heads"],
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch heads q value_dim"]:
+    """Attention with one more place for its weight to go: a learned score of each head.
+
+    weight of key j = e^(s_j) / (e^(sink) + Σ e^(s_i)), with s = q kᵀ / √head_dim. The sink has no
+    value: what goes there is lost, so the weights of the keys sum to less than 1. A sink of −∞
+    changes nothing; a query that may look nowhere gives zeros.
+
+    heads / kv_heads query heads in a row share k and v. mask: True = may look, broadcastable to
+    (batch, heads, q, k). Computed in at least float32, returned in the dtype of q.
+
+    Raises ValueError naming kv_heads where it does not divide heads, and mask where it does not
+    fit. OpenAI, 2025 (gpt-oss, arXiv 2508.10925).
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
+    """
+    raise NotImplementedError
+
+
+class SinkAttention(CachedAttention):
+    """gpt-oss's attention: chapter 11's, with a learned sink for each head.
+
+    The same arguments, cache and masks. sinks: one more parameter, (heads,), zeros at the start.
+    """
+
+    def __init__(self, d_model: int, heads: int, kv_heads: int, *sizes, **options):
+        super().__init__(d_model, heads, kv_heads, *sizes, **options)
+        raise NotImplementedError
+
+    def attend(
+        self,
+        q: Float[Tensor, "batch heads q head_dim"],
+        k: Float[Tensor, "batch kv_heads k head_dim"],
+        v: Float[Tensor, "batch kv_heads k head_dim"],
+        mask: Bool[Tensor, "..."] | None = None,
+    ) -> Float[Tensor, "batch q d_model"]:
+        """The parent's attend, with sinks: the given _visible makes the mask that it makes."""
+        raise NotImplementedError
+
+
+
+
+class SinkCache:
+    """The first `sinks` positions of a text and its last `window` ones; all between is dropped.
+
+    keys and values: (batch, kv_heads, sinks + window, head_dim) each. The first `sinks` slots keep
+    positions 0 … sinks − 1 for good; the rest is a ring, in which position p lies in slot sinks +
+    (p − sinks) mod window. length: how many positions were ever seen.
+
+    Keys are kept as they are *before* RoPE. A model that has learned distances up to n can then be
+    shown the cache as a text of its own, whose tokens stand at 0, 1, 2 …, however far the real text
+    has come; keys that are turned already would have to be turned back first.
+
+    Raises ValueError naming sinks where it is below 0, or another size below 1. Xiao et al., 2023
+    (StreamingLLM, arXiv 2309.17453), section 3.2.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        kv_heads: int,
+        sinks: int,
+        window: int,
+        head_dim: int,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        raise NotImplementedError
+
+    def update(
+        self, k: Float[Tensor, "_ _ q _"], v: Float[Tensor, "_ _ _ _"]
+    ) -> tuple[
+        Float[Tensor, "batch kv_heads k head_dim"], Float[Tensor, "batch kv_heads k head_dim"]
+    ]:
+        """Take in q new positions, and return what their queries may see, oldest first.
+
+        These are the sinks, the last window − 1 positions before the new ones that are no sinks,
+        and the q new ones (fewer while the cache is young). What comes back is no view of the
+        storage.
+
+        Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
+        `cache_must_fit`).
+        """
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Forget every position. The storage stays."""
+        raise NotImplementedError
+
+
+def streaming_attention(
+    q: Float[Tensor, "batch heads q head_dim"],
+    k: Float[Tensor, "batch kv_heads k head_dim"],
+    v: Float[Tensor, "batch kv_heads k head_dim"],
+    rope: RoPE,
+    sinks: int,
+    window: int,
+) -> Float[Tensor, "batch heads q head_dim"]:
+    """Each query sees the first `sinks` keys and the last `window` ones, at places in the cache.
+
+    q and k are not turned yet; the queries are the last of the keys. A key's place is its index in
+    k. A query at index i stands at place min(i, sinks + window − 1), the last of a full cache: the
+    window's keys stand at their real distance from it, 0 … window − 1, and sink j at place j.
+    window counts the token itself.
+
+    So a chunk gives what its tokens give one by one, when all between is dropped before each.
+    Computed in at least float32 after RoPE, returned in the dtype of q.
+
+    Raises what rope raises where k is longer than its tables.
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
+    """
+    raise NotImplementedError
+
+
+class StreamingAttention(CachedAttention):
+    """Given: attention over sinks and a window, for a text of any length (StreamingLLM).
+
+    The parameters of its parent. sinks, window: what streaming_attention sees. rope: needed; its
+    tables must hold sinks + window positions, and nothing else of the text's length matters.
+
+    Raises ValueError naming sinks where it is below 0, rope where there is none, window where it is
+    below 1 or the tables are too short for both, and what the parent refuses.
+    """
+
+    def __init__(self, d_model: int, heads: int, kv_heads: int, *sizes, sinks: int, window: int,
+                 rope: RoPE | None, **options):
+        super().__init__(d_model, heads, kv_heads, *sizes, rope=rope, window=window, **options)
+        _need(sinks >= 0, "sinks", "be at least 0", sinks)
+        _need(rope is not None, "rope", "be a RoPE", rope)
+        _need(sinks + window <= rope.max_seq_len, "window",
+              f"leave room for sinks in {rope.max_seq_len} positions", window)
+        self.sinks = sinks
+        self.rope, self.turn = None, rope       # so that project leaves q and k as they are
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "batch seq"] | Int[Tensor, " seq"] | None = None,
+        cache: SinkCache | KVCache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """x: the new tokens, of any number. Token by token, in chunks or at once: the same numbers.
+
+        x is taken in pieces, so that the keys seen by one piece, sinks + window − 1 and its own,
+        fit into RoPE's tables. cache: a SinkCache of these sinks and this window, or a KVCache,
+        whose keys are then not turned either and of which only what is seen is read; None: one for
+        this call. positions are not looked at: places are counted in the cache.
+        Rows must be of one length (a padded row would have padding for sinks).
+
+        For inference alone: a cache takes nothing that records gradients. Raises ValueError naming
+        mask where one is given, cache where it is of other sinks or another window or rolls without
+        sinks, and what the cache refuses.
+        """
+        _need(mask is None, "mask", "be None: rows are of one length", mask)
+        if cache is None:
+            cache = SinkCache(len(x), self.kv_heads, self.sinks, self.window, self.head_dim,
+                              x.dtype, x.device)
+        _need(not isinstance(cache, RollingKVCache), "cache", "keep sinks", type(cache))
+        if isinstance(cache, SinkCache):
+            sizes = cache.sinks, cache.window
+            _need(sizes == (self.sinks, self.window), "cache",
+                  f"be of {self.sinks} sinks and a window of {self.window}", sizes)
+        out = []
+        for piece in x.split(self.turn.max_seq_len - self.sinks - self.window + 1, dim=1):
+            q, k, v = self.project(piece)
+            seen = self.window - 1 + piece.shape[1]
+            k, v = (torch.cat([x[:, :, :self.sinks], x[:, :, self.sinks:][:, :, -seen:]], dim=2)
+                    for x in cache.update(k, v))
+            out.append(streaming_attention(q, k, v, self.turn, self.sinks, self.window))
+        return self.o_proj(merge_heads(torch.cat(out, dim=2)))
+
+
+def with_streaming(model: Transformer, sinks: int, window: int) -> Transformer:
+    """Given: let a model go on for ever, seeing the first `sinks` tokens and the last `window`.
+
+    Each attention becomes a StreamingAttention of the same weights (not copied). Returns the same
+    model. model.config then says windows of None and a max_seq_len of 2⁶², so that generate goes on
+    past the trained length; its caches keep all, make_sink_caches' keep sinks + window positions.
+
+    Raises ValueError naming model where it has post-norm blocks, no RoPE, or windows of its own,
+    and what StreamingAttention refuses; the model is then as it was.
+    """
+    config = model.config
+    _need(config.positions == "rope" and config.causal and config.windows is None, "model",
+          "be causal, have RoPE and no windows", (config.causal, config.positions, config.windows))
+
+    def _make(old: CachedAttention) -> CachedAttention:
+        new = StreamingAttention(config.d_model, old.heads, old.kv_heads, old.head_dim, sinks=sinks,
+                                 window=window, rope=old.rope)
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"):
+            setattr(new, name, getattr(old, name))
+        return new
+
+    with_attention(model, _make)
+    model.config = replace(config, max_seq_len=2**62)
+    return model
+
+
+def make_sink_caches(
+    model: Transformer,
+    batch: int,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> list[SinkCache]:
+    """Given: an empty SinkCache for each layer of a model of with_streaming."""
+    return [SinkCache(batch, part.kv_heads, part.sinks, part.window, part.head_dim, dtype, device)
+            for part in (block.attention for block in model.blocks)]
+
+
+def with_rope(model: Transformer, turned: Iterable[bool]) -> Transformer:
+    """Given: take RoPE out of the layers where `turned` is False. Returns the same model.
+
+    A causal layer without positions still knows what came before; it can look at any distance
+    alike ("NoPE", Kazemnejad et al., 2023, arXiv 2305.19466; every fourth layer of SmolLM3).
+
+    Raises ValueError naming turned where it is not one per layer, or True where a layer has no
+    RoPE; the model is then as it was.
+    """
+    turned = tuple(turned)
+    attentions = [block.attention for block in model.blocks]
+    _need(len(turned) == len(attentions), "turned", f"hold {len(attentions)} values", turned)
+    _need(all(part.rope is not None for part, turn in zip(attentions, turned) if turn), "turned",
+          "be False where a layer has no RoPE", turned)
+    for part, turn in zip(attentions, turned):
+        part.rope = part.rope if turn else None
+    return model
+
+
+# -- read fewer of those that are kept: sparse attention ------------------------------------
+
+def index_scores(
+    q: Float[Tensor, "*batch index_heads q index_dim"],
+    k: Float[Tensor, "*batch k index_dim"],
+    weights: Float[Tensor, "*batch q index_heads"],
+) -> Float[Tensor, "*batch q k"]:
+    """How much each query wants to read each key, said cheaply: DeepSeek-V3.2's indexer.
+
+    I[t, s] = Σ over heads j of weights[t, j] · ReLU(q[j, t] · k[s])
+
+    A few small heads, and one key for all of them. No softmax: only the order of a query's scores
+    matters. In at least float32. DeepSeek-AI, 2025 (arXiv 2512.02556), section 2.1.
+    """
+    raise NotImplementedError
+
+
+def sparse_attention(
+    q: Float[Tensor, "*batch heads q head_dim"],
+    k: Float[Tensor, "*batch kv_heads k head_dim"],
+    v: Float[Tensor, "*batch kv_heads k value_dim"],
+    index_scores: Float[Tensor, "*batch q k"],
+    top_k: int,
+    mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*batch heads q value_dim"]:
+    """Attention in which each query reads the top_k keys of largest index score, and no others.
+
+    All heads of a query read the same keys. Keys that the mask hides are never among them, so a
+    query that sees fewer than top_k reads all it sees; with top_k at the number of keys or above it
+    is full attention. Among equal scores, any may be chosen; a score of −∞ is never chosen.
+
+    mask: True = may look, the same for all heads: broadcastable to (batch, 1, q, k). heads /
+    kv_heads query heads in a row share k and v. Only the chosen keys are multiplied: with q
+    queries, q · top_k products a head, however many keys there are. Computed in at least float32,
+    returned in the dtype of q. A query that may look nowhere gives zeros.
+
+    Raises ValueError naming top_k where it is below 1, kv_heads where it does not divide heads, and
+    mask where it does not fit. DeepSeek-AI, 2025 (arXiv 2512.02556), section 2.1.
+
+    To be written here: torch's scaled_dot_product_attention and MultiheadAttention are not used.
+    """
+    raise NotImplementedError

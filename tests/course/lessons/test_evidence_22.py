@@ -1,0 +1,74 @@
+"""What lesson 22 quotes: its tables are whole, and one row of each comes out again."""
+
+import pytest
+
+from assets.evidence import table
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def script(evidence):
+    return evidence("22_long_context")
+
+
+@pytest.fixture(scope="module")
+def pocket(script):
+    return script.Pocket()
+
+
+def row(rows, **wanted):
+    [found] = [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+    return found
+
+
+@pytest.mark.parametrize("name", ["window", "sparse", "needle"])
+def test_tables_are_of_this_pocket_model(script, recorded, name):
+    assert {row["model"] for row in recorded(f"22_{name}")} == {table.mark(script.POCKET / "model.safetensors")}, \
+        "the pocket model is another one since: make evidence"
+
+
+def test_tables_are_whole(script, recorded):
+    assert [(row["method"], row["text"]) for row in recorded("22_window")] == [
+        (method, name) for method in script.WINDOWS for name in script.NAMES]
+    settings = [("all", script.TRAINED), *((index, most) for index in script.INDEXES for most in script.KEPT)]
+    assert [(row["method"], int(row["k"]), row["text"]) for row in recorded("22_sparse")] == [
+        (*setting, name) for setting in settings for name in script.NAMES]
+    settings = [("all", 0), *((method, distance) for method in script.READERS for distance in script.DISTANCES)]
+    assert [(row["method"], int(row["distance"]), row["text"]) for row in recorded("22_needle")] == [
+        (*setting, name) for setting in settings for name in script.NAMES]
+    assert [(float(row["rate"]), row["model"], int(row["seed"]), row["sees"]) for row in recorded("22_sinks")] == [
+        (rate, name, seed, sees) for rate in script.RATES for name in script.MODELS for seed in script.SEEDS
+        for sees in script.SIGHTS]
+
+
+@pytest.mark.parametrize("method", ["4 + 60", "4 + 60, text"])
+def test_windows_come_out_again(script, pocket, recorded, method):
+    name = script.NAMES[0]
+    losses = pocket.losses(pocket.texts[name][None, :5 * script.BIN + 1], method)[0].view(-1, script.BIN).mean(1)
+    found = row(recorded("22_window"), method=method, text=name)["losses"].split()[:5]
+    assert losses.tolist() == pytest.approx([float(loss) for loss in found], abs=2e-3)
+
+
+@pytest.mark.parametrize("method, k", [("rank 8", 16), ("shared", 64)])
+def test_sparse_comes_out_again(script, pocket, recorded, method, k):
+    name = script.NAMES[1]
+    loss = pocket.losses(pocket.texts[name][None, :script.TRAINED + 1], method, k)[:, script.FROM:].mean().item()
+    found = row(recorded("22_sparse"), method=method, k=str(k), text=name)
+    # Other versions of Python have other topics, and so slightly other directions of rank 8.
+    assert loss == pytest.approx(float(found["loss"]), abs=0.02)
+
+
+def test_a_needle_comes_out_again(script, pocket, recorded):
+    name = script.NAMES[2]
+    rows = script.hidden(pocket.tokenizer, pocket.texts[name], 128)
+    loss = pocket.losses(rows, "exact")[:, -script.CUE:].mean().item()
+    found = row(recorded("22_needle"), method="exact", distance="128", text=name)
+    assert loss == pytest.approx(float(found["loss"]), abs=5e-3)
+
+
+@pytest.mark.parametrize("name", ["softmax", "learned sink"])
+def test_small_models_start_as_recorded(script, recorded, name):
+    _, losses = script.train(script.RATES[0], name, 1, steps=20)
+    found = row(recorded("22_sinks"), rate=str(script.RATES[0]), model=name, seed="1", sees="all")
+    assert sum(losses) / 20 == pytest.approx(float(found["training"]), rel=0.005)
