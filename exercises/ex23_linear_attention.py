@@ -89,8 +89,8 @@ def chunk_linear_attention(
 ) -> tuple[Values, State]:
     """Chunk by chunk: within a chunk all at once, and from chunk to chunk by the state.
 
-    Arguments and results as linear_attention's. The last chunk may be shorter. No tensor of seq ×
-    seq numbers is made: a chunk takes chunk², and all of them together seq · chunk.
+    Arguments and results as linear_attention's. The last chunk may be shorter. No loop runs over
+    tokens, and no tensor of seq × seq numbers is made: a chunk takes chunk².
 
     Raises ValueError naming chunk where it is below 1.
     """
@@ -137,7 +137,8 @@ def chunk_delta_rule(
     (I + A) u = β (v − k S), with A_ij = β_i (k_i · k_j) for j < i and 0 elsewhere.
 
     I + A is triangular, with ones on its diagonal; torch.linalg.solve_triangular finds u. With it,
-    a chunk is linear attention with u for v: out = (q kᵀ, masked) u + q S, S ← S + kᵀ u.
+    a chunk is linear attention with u for v: out = (q kᵀ, masked) u + q S, S ← S + kᵀ u. No loop
+    runs over tokens, within a chunk neither.
 
     Arguments and results as delta_rule's. Raises ValueError naming chunk where it is below 1. Yang
     et al., 2024 (arXiv 2406.06484).
