@@ -564,7 +564,7 @@ class GatedDeltaNet(nn.Module):
 
 # -- the model
 
-def fit_caches(model: Transformer, caches: list[KVCache], batch: int) -> list[KVCache]:
+def fit_caches(model: Transformer, caches: list, batch: int) -> list:
     """Put a StateCache into caches, in place, for every layer that is a GatedDeltaNet; return caches.
 
     Chapter 13's make_caches knows a config and not the model, and makes a KVCache for every layer.
