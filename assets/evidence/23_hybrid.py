@@ -40,8 +40,8 @@ from solutions.ex23_linear_attention import with_linear_layers  # noqa: E402
 
 SIZE = "small"                      # or "pocket": hours of one core
 CONFIG, BATCH, STEPS, HELD_OUT = {      # HELD_OUT in bytes
-    "small": (ModelConfig(vocab_size=256, d_model=64, layers=4, heads=4, kv_heads=2, d_ff=160, max_seq_len=128,
-                          tie_embeddings=True), 8, 400, 20_000),
+    "small": (ModelConfig(vocab_size=256, d_model=48, layers=4, heads=4, kv_heads=2, d_ff=128, max_seq_len=64,
+                          tie_embeddings=True), 8, 240, 20_000),
     "pocket": (replace(POCKET, vocab_size=256), 8, 4000, 20_000),
 }[SIZE]
 TABLE = HERE / ("23_hybrid.csv" if SIZE == "small" else f"23_hybrid_{SIZE}.csv")
