@@ -1,4 +1,4 @@
-"""What chapter 23's experiments recorded: each contestant at its own best rate; the start of some runs comes out again."""
+"""What chapter 23's experiments recorded: each contestant at its own best rate; some runs start so again."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from grader.course import chapters
 pytestmark = pytest.mark.usefixtures("one_thread")
 TABLES = {"23_recall": "RULES", "23_hybrid": "MODELS"}
 COMPLETE = [pytest.param(name, contestants, marks=pytest.mark.skipif(
-    not (chapters.ROOT / "assets" / "evidence" / f"{name}.csv").exists(), reason=f"run assets/evidence/{name}.py first"))
+    not (chapters.ROOT / "assets" / "evidence" / f"{name}.csv").exists(), reason=f"run evidence/{name}.py first"))
     for name, contestants in TABLES.items()]
 
 
