@@ -322,8 +322,9 @@ def test_strong_decay(impl, draw):
 
     inf · 0 is NaN, in the backward pass, too. Take the differences that are above 0 out before exp, and not after.
     """
-    (q, k, v), (beta, log_decay) = _qkv(draw, 24), _gates(draw, 24)
-    inputs = q, k, v, beta, log_decay - 20
+    (q, k, v), (beta, _) = _qkv(draw, 24), _gates(draw, 24)
+    # every other token or so fades nearly all; in eighths, which add up without rounding
+    inputs = q, k, v, beta, -draw.ints(9, 2, 2, 24) / 8 - 20.0 * draw.ints(2, 2, 2, 24)
     return {"values": _said(impl.chunk_gated_delta_rule(*inputs)),
             "gradients": _gradients(draw, impl.chunk_gated_delta_rule, *inputs)}
 
@@ -403,7 +404,10 @@ def test_short_convolution_precision(impl, draw, dtype):
     Four products, rounded one by one and added in half precision, are four errors where there need be one.
     """
     y, inputs = impl.short_convolution(draw(2, 7, 3).to(dtype), draw(3, 4).to(dtype), draw(2, 3, 3).to(dtype))
-    return {"y": y, "inputs": inputs}
+    # the same token again and again, by 1 1/128 and by −1: what is left of it is 1/128
+    nearly = torch.tensor([1 + 1 / 128, -1.0], device=draw.device).expand(3, 2).to(dtype)
+    same = draw(2, 1, 3).to(dtype).expand(2, 5, 3)
+    return {"y": y, "inputs": inputs, "a difference": impl.short_convolution(same, nearly)[0][:, 1:]}
 
 
 def test_short_convolution_refuses(impl, draw):
