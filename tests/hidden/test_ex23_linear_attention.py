@@ -22,6 +22,11 @@ def inputs_of(draw, name, seq, head_dim=3, value_dim=5, batch=(2, 1)):
     return draw(*batch, seq, head_dim), k / k.norm(dim=-1, keepdim=True), draw(*batch, seq, value_dim), *gates
 
 
+def rows(answer):
+    """Each tensor as one row, and its shape: of little numbers beside large ones nothing but rounding may be left."""
+    return [[list(x.shape), x.flatten()] for x in answer]
+
+
 def model_of(impl, draw, every=2, sizes=None, **changes):
     config = sys.modules[impl.Transformer.__module__].ModelConfig(**SIZES | changes)
     return draw.fill(impl.with_linear_layers(impl.Transformer(config), every, **(sizes or {}))).eval()
@@ -38,7 +43,7 @@ def test_any_batch(impl, draw):
     said = {}
     for name in RULES:
         rule = getattr(impl, name)
-        said[name] = {str(batch): rule(*inputs_of(draw, name, 4, batch=batch))
+        said[name] = {str(batch): rows(rule(*inputs_of(draw, name, 4, batch=batch)))
                       for batch in ((), (3,), (2, 1, 2), (0, 2))}
     return said
 
@@ -49,15 +54,16 @@ def test_no_token_and_one(impl, draw):
     said, state = {}, draw(2, 1, 3, 5)
     for name in RULES:
         rule = getattr(impl, name)
-        said[name] = [rule(*inputs_of(draw, name, 0)), rule(*inputs_of(draw, name, 0), state=state),
-                      rule(*inputs_of(draw, name, 1)), rule(*inputs_of(draw, name, 1), state=state)]
+        said[name] = [rows(rule(*inputs_of(draw, name, seq), **given))
+                      for seq in (0, 1) for given in ({}, {"state": state})]
     return said
 
 
 @points(2)
 def test_sizes(impl, draw):
     """Features of 1 and more features than tokens; as many features in v as in k."""
-    return {name: [getattr(impl, name)(*inputs_of(draw, name, 5, *sizes)) for sizes in ((1, 4), (6, 1), (7, 7), (5, 5))]
+    return {name: [rows(getattr(impl, name)(*inputs_of(draw, name, 5, *sizes)))
+                   for sizes in ((1, 4), (6, 1), (7, 7), (5, 5))]
             for name in RULES}
 
 
@@ -67,9 +73,10 @@ def test_arguments_are_left_alone(impl, draw):
     for name in RULES:
         inputs, state = inputs_of(draw, name, 4), draw(2, 1, 3, 5)
         out, new = getattr(impl, name)(*inputs, state=state)
-        said[name] = [out, new, any(shares_memory(x, y) for x in (out, new) for y in (*inputs, state))]
+        shared = any(shares_memory(x, y) for x in (out, new) for y in (*inputs, state))
+        said[name] = [*rows((out.clone(), new.clone())), shared]
         out.fill_(7.0), new.fill_(7.0)
-        said[f"{name}, again"] = getattr(impl, name)(*inputs, state=state)
+        said[f"{name}, again"] = rows(getattr(impl, name)(*inputs, state=state))
     x, weight, before = draw(2, 4, 3), draw(3, 3), draw(2, 2, 3)
     y, kept = impl.short_convolution(x, weight, before)
     said["convolution"] = [y, kept, shares_memory(y, x), shares_memory(kept, x)]
@@ -82,7 +89,7 @@ def test_turned_inputs(impl, draw):
     for name in RULES:
         turned = [x.transpose(0, 1).contiguous().transpose(0, 1) if x.ndim > 2 else x
                   for x in inputs_of(draw, name, 5, batch=(2, 3))]
-        said[name] = getattr(impl, name)(*(x.transpose(1, 2).contiguous().transpose(1, 2) for x in turned))
+        said[name] = rows(getattr(impl, name)(*(x.transpose(1, 2).contiguous().transpose(1, 2) for x in turned)))
     said["convolution"] = impl.short_convolution(draw(6, 2, 3).transpose(0, 1), draw(4, 3).T)
     return said
 
@@ -95,8 +102,8 @@ def test_gates_at_their_ends(impl, draw):
         q, k, v, beta, log_decay = inputs_of(draw, name, 6)
         for b in (0.0, 1.0):
             for g in (0.0, -200.0):
-                said[f"{name}, {b}, {g}"] = getattr(impl, name)(
-                    q, k, v, torch.full_like(beta, b), torch.full_like(log_decay, g), draw(2, 1, 3, 5))
+                said[f"{name}, {b}, {g}"] = rows(getattr(impl, name)(
+                    q, k, v, torch.full_like(beta, b), torch.full_like(log_decay, g), draw(2, 1, 3, 5)))
     return said
 
 
@@ -128,7 +135,7 @@ def test_mixed_precision(impl, draw, dtype):
         narrow[3:] = [gate.abs() if n == 0 and gates != 2 else -gate.abs() for n, gate in enumerate(narrow[3:])]
         (q, *others), wide = narrow, [x.to(draw.float) for x in narrow]
         rule = getattr(impl, name)
-        said[name] = [rule(q, *wide[1:]), rule(wide[0], *others), rule(*narrow, state=state)]
+        said[name] = [*rows(rule(q, *wide[1:])), *rows(rule(wide[0], *others)), *rows(rule(*narrow, state=state))]
     return said
 
 
