@@ -1,0 +1,112 @@
+"""Trains lesson 23's Transformer and its 3:1 hybrid beside each other, and writes 23_hybrid.csv.
+
+    python assets/evidence/23_hybrid.py        (or: make evidence)
+
+Both read the same bytes in the same order: the topics of Python's own help(), every tenth held out, as in lesson 14,
+so another version of Python gives slightly other numbers. "hybrid" has a GatedDeltaNet in three of four layers, which
+has more weights than attention; the feed-forward of "plain" is so much wider that both have as many parameters, to
+within one column of it. SIZE says how large: "small" is what the lesson shows, "pocket" has the pocket model's sizes,
+but for its vocabulary, the bytes; with it, rows go to 23_hybrid_pocket.csv.
+
+**Tuned**: the learning rate, for each by itself. From 0.004 it is doubled or halved, within RATES, until both
+neighbours are worse, by a seed that is used for nothing else. At its best rate each is then trained from five seeds.
+One row for each model, rate and seed; rows that are there are kept, so a run that was stopped goes on. losses are
+means of 20 steps. On torch's kernels (lesson 13).
+"""
+
+import importlib
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from assets.evidence import table  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
+from solutions.ex05_softmax import cross_entropy  # noqa: E402
+from solutions.ex13_transformer import POCKET, ModelConfig, Transformer  # noqa: E402
+from solutions.ex14_training import (  # noqa: E402
+    bits_per_byte,
+    clip_grad_norm,
+    evaluate,
+    get_batch,
+    learning_rate,
+    parameter_groups,
+)
+from solutions.ex23_linear_attention import with_linear_layers  # noqa: E402
+
+SIZE = "small"                      # or "pocket": hours of one core
+CONFIG, BATCH, STEPS, HELD_OUT = {      # HELD_OUT in bytes
+    "small": (ModelConfig(vocab_size=256, d_model=48, layers=4, heads=4, kv_heads=2, d_ff=128, max_seq_len=64,
+                          tie_embeddings=True), 8, 240, 20_000),
+    "pocket": (replace(POCKET, vocab_size=256), 8, 4000, 20_000),
+}[SIZE]
+TABLE = HERE / ("23_hybrid.csv" if SIZE == "small" else f"23_hybrid_{SIZE}.csv")
+COLUMNS = ["model", "rate", "seed", "bits per byte", "losses"]
+MODELS, RATES = ("plain", "hybrid"), (0.001, 0.002, 0.004, 0.008, 0.016)
+SEEDS, TUNED_ON = range(5), range(100, 101)
+
+
+def count(model: Transformer) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def make(name: str) -> Transformer:
+    """The model, at torch's present seed."""
+    if name == "hybrid":
+        return with_linear_layers(Transformer(CONFIG), every=4)
+    with torch.random.fork_rng():
+        more = count(make("hybrid")) - count(Transformer(CONFIG))
+    column = 3 * CONFIG.d_model * CONFIG.layers         # what a feed-forward that is wider by 1 costs
+    return Transformer(replace(CONFIG, d_ff=CONFIG.d_ff + round(more / column)))
+
+
+def train(name: str, rate: float, seed: int, text: torch.Tensor, steps: int = STEPS):
+    """A trained model, and its losses."""
+    torch.manual_seed(seed)
+    model, rng, losses = use_torch_kernels(make(name)), torch.Generator().manual_seed(seed), []
+    adam = torch.optim.AdamW(parameter_groups(model, 0.1), rate, betas=(0.9, 0.95), fused=True)
+    for step in range(steps):
+        for group in adam.param_groups:
+            group["lr"] = learning_rate(step, STEPS // 20, STEPS, rate, rate / 20)
+        inputs, targets = get_batch(text, BATCH, CONFIG.max_seq_len, rng)
+        loss = cross_entropy(model(inputs), targets)
+        adam.zero_grad()
+        loss.backward()
+        clip_grad_norm(list(model.parameters()), 1.0)
+        adam.step()
+        losses.append(loss.item())
+    return model.eval(), losses
+
+
+def texts() -> tuple[torch.Tensor, torch.Tensor]:
+    """Bytes to train on and bytes held out, as 14_training.py parts them."""
+    script = importlib.import_module("assets.evidence.14_training")
+    return tuple(torch.tensor(list(text.encode())) for text in script.split())
+
+
+def measure(name: str, rate: float, seed: int, text: torch.Tensor, held: torch.Tensor) -> list[str]:
+    """One row of the table."""
+    model, losses = train(name, rate, seed, text)
+    held = held[:HELD_OUT]
+    bits = bits_per_byte(evaluate(model, held, CONFIG.max_seq_len), len(held) - 1, len(held) - 1)
+    means = [sum(losses[i:i + 20]) / 20 for i in range(0, STEPS, 20)]
+    return [name, str(rate), str(seed), f"{bits:.4f}", " ".join(f"{loss:.4f}" for loss in means)]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    both = texts()
+
+    def bits(name: str, rate: float, seeds: range) -> float:
+        return table.mean_loss(TABLE, COLUMNS, name, rate, seeds, lambda *run: measure(*run, *both), 3)
+
+    for name in MODELS:
+        bits(name, table.downhill(RATES, 0.004, lambda rate, name=name: bits(name, rate, TUNED_ON)), SEEDS)
+
+
+if __name__ == "__main__":
+    main()

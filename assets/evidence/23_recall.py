@@ -1,0 +1,168 @@
+"""Trains lesson 23's four rules to recall pairs from five seeds each, and writes 23_recall.csv.
+
+    python assets/evidence/23_recall.py        (or: make evidence)
+
+The task: N tokens, each a key with a value; then half of the keys again, in another order and each with a new value,
+which counts from there on; then all N keys in a third order without a value, and each has to be answered with its own.
+A key and its value are one token, the sum of two embeddings, so that the rules are compared and not how a layer finds
+out which value belongs to which key. Keys are drawn without repeats from 32, values from 32 others. Each batch has one
+N of PAIRS; the tests have 64 sequences of each N. The model: one layer of d_model 64 with one head of 16, no
+feed-forward. The four contestants are the same but for the rule, and what is read goes through an RMSNorm. Before
+"softmax", q and k go through an RMSNorm with weights, and scores lose a learned amount for each token of distance (as
+in ALiBi), without which attention could not tell new from old; before the others, q and k are brought to length 1.
+
+**Tuned**: the learning rate, for each rule by itself. From 0.01 it is doubled or halved, within RATES, until both
+neighbours are worse; what counts is wrong, of a seed that is used for nothing else. At its best rate each is then
+trained from five seeds. One row for each rule, rate and seed; rows that are there are kept, so a run that was stopped
+goes on. wrong: the share of values at 16 pairs that are not said right. once, again: the shares that are right, for
+each N of PAIRS, of keys that were told once and again. by step: right at 16 pairs, every 50 steps. losses: of steps 0,
+10, 20 and 30.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from assets.evidence import table  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
+from solutions.ex02_embedding import Embedding, Unembedding  # noqa: E402
+from solutions.ex03_linear import Linear  # noqa: E402
+from solutions.ex04_normalization import RMSNorm  # noqa: E402
+from solutions.ex06_positions import relative_distance  # noqa: E402
+from solutions.ex14_training import learning_rate  # noqa: E402
+from solutions.ex23_linear_attention import (  # noqa: E402
+    chunk_delta_rule,
+    chunk_gated_delta_rule,
+    l2_normalize,
+    linear_attention,
+)
+
+TABLE = HERE / "23_recall.csv"
+COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
+RULES, PAIRS, KEYS, VALUES = ("softmax", "linear", "delta", "gated delta"), (4, 8, 16), 32, 32
+NOTHING = VALUES                    # what a token says that asks
+RATES, SEEDS, TUNED_ON = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08), range(5), range(100, 101)
+D_MODEL, HEAD_DIM, BATCH, STEPS, EACH = 64, 16, 32, 300, 50
+
+
+def draw(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Keys and values of all tokens, (batch, 2.5 · pairs); of the last ones the values wanted, and which are new."""
+    keys = torch.rand(batch, KEYS, generator=rng).argsort(-1)[:, :pairs]
+    values, new = (torch.randint(VALUES, (batch, n), generator=rng) for n in (pairs, pairs // 2))
+    half = torch.rand(batch, pairs, generator=rng).argsort(-1)[:, :pairs // 2]
+    asked = torch.rand(batch, pairs, generator=rng).argsort(-1)
+    is_new = torch.zeros(batch, pairs, dtype=torch.bool).scatter(1, half, True)
+    said = torch.cat([values, new, torch.full_like(values, NOTHING)], 1)
+    return (torch.cat([keys, keys.gather(1, half), keys.gather(1, asked)], 1), said,
+            values.scatter(1, half, new).gather(1, asked), is_new.gather(1, asked))
+
+
+class Layer(nn.Module):
+    """What GatedDeltaNet is made of, around one of four rules."""
+
+    def __init__(self, rule: str):
+        super().__init__()
+        self.rule = rule
+        self.qkv, self.o_proj = Linear(D_MODEL, 3 * HEAD_DIM), Linear(HEAD_DIM, D_MODEL)
+        self.norm = RMSNorm(HEAD_DIM)
+        if rule == "softmax":
+            self.q_norm, self.k_norm = RMSNorm(HEAD_DIM), RMSNorm(HEAD_DIM)
+            self.slope = nn.Parameter(torch.tensor(0.1))
+        if "delta" in rule:
+            self.beta = Linear(D_MODEL, 1)
+        if rule == "gated delta":
+            self.decay = Linear(D_MODEL, 1, bias=True)
+            nn.init.constant_(self.decay.bias, -5)          # at the start, nearly nothing is forgotten
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        if self.rule == "softmax":
+            distance = relative_distance(x.shape[1], x.shape[1])        # key minus query
+            bias = (self.slope * distance).masked_fill(distance > 0, -torch.inf)
+            return self.o_proj(self.norm(F.scaled_dot_product_attention(self.q_norm(q), self.k_norm(k), v, bias)))
+        q, k = l2_normalize(q), l2_normalize(k)
+        if self.rule == "linear":
+            out, _ = linear_attention(q, k, v)
+        else:
+            beta = self.beta(x)[..., 0].sigmoid()
+            if self.rule == "delta":
+                out, _ = chunk_delta_rule(q, k, v, beta)
+            else:
+                out, _ = chunk_gated_delta_rule(q, k, v, beta, -F.softplus(self.decay(x)[..., 0]))
+        return self.o_proj(self.norm(out))
+
+
+class Model(nn.Module):
+    def __init__(self, rule: str):
+        super().__init__()
+        self.keys, self.values, self.layer = Embedding(KEYS, D_MODEL), Embedding(VALUES + 1, D_MODEL), Layer(rule)
+        self.norm1, self.norm2 = RMSNorm(D_MODEL), RMSNorm(D_MODEL)
+        self.unembedding = Unembedding(D_MODEL, VALUES)
+
+    def forward(self, keys: Tensor, values: Tensor, asking: int) -> Tensor:
+        """Logits of the values, for the last tokens: those that ask."""
+        x = self.keys(keys) + self.values(values)
+        x = x + self.layer(self.norm1(x))
+        return self.unembedding(self.norm2(x[:, -asking:]))
+
+
+def train(rule: str, rate: float, seed: int, steps: int = STEPS) -> tuple[Model, list[float], list[float]]:
+    """A trained model, its losses, and the share that is right at the most pairs, every EACH steps."""
+    torch.manual_seed(seed)
+    model, rng, losses, right = use_torch_kernels(Model(rule)), torch.Generator().manual_seed(seed), [], []
+    adam = torch.optim.AdamW(model.parameters(), rate, weight_decay=0, fused=True)
+    for step in range(steps):
+        for group in adam.param_groups:
+            group["lr"] = learning_rate(step, 30, STEPS, rate, rate / 20)
+        keys, said, values, _ = draw(BATCH, PAIRS[torch.randint(len(PAIRS), (), generator=rng)], rng)
+        loss = F.cross_entropy(model(keys, said, values.shape[1]).flatten(0, 1), values.flatten())
+        adam.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        losses.append(loss.item())
+        if (step + 1) % EACH == 0:
+            once, again = shares(model, PAIRS[-1], seed)
+            right.append((once + again) / 2)
+    return model, losses, right
+
+
+@torch.no_grad()
+def shares(model: Model, pairs: int, seed: int) -> tuple[float, float]:
+    """The shares that are right on sequences of their own: of keys told once, and of keys told again."""
+    keys, said, values, is_new = draw(64, pairs, torch.Generator().manual_seed(1000 + seed))
+    right = model(keys, said, pairs).argmax(-1) == values
+    return right[~is_new].float().mean().item(), right[is_new].float().mean().item()
+
+
+def measure(rule: str, rate: float, seed: int) -> list[str]:
+    """One row of the table."""
+    model, losses, right = train(rule, rate, seed)
+    once, again = zip(*(shares(model, pairs, seed) for pairs in PAIRS), strict=True)
+
+    def said(numbers) -> str:
+        return " ".join(f"{number:.3f}" for number in numbers)
+
+    return [rule, str(rate), str(seed), f"{1 - right[-1]:.4f}", said(once), said(again), said(right),
+            said(losses[:40:10])]
+
+
+def wrong(rule: str, rate: float, seeds: range) -> float:
+    return table.mean_loss(TABLE, COLUMNS, rule, rate, seeds, measure, 3)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    best = {rule: table.downhill(RATES, 0.01, lambda rate, rule=rule: wrong(rule, rate, TUNED_ON)) for rule in RULES}
+    table.resume(TABLE, COLUMNS, [(rule, best[rule], seed) for seed in SEEDS for rule in RULES],
+                 lambda *setting: [measure(*setting)])
+
+
+if __name__ == "__main__":
+    main()

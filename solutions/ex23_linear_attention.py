@@ -1,0 +1,640 @@
+"""Linear attention: a state instead of a cache.
+
+Without the softmax, attention is a sum of outer products k vᵀ. The sum is a matrix of one size, the
+state, however long the text is: each token writes into it, and each query reads it.
+"""
+
+import copy
+import math
+from collections.abc import Iterator
+from functools import reduce
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from given.init import STD
+from given.sizes import at_least_one, mask_must_fit, widen
+
+from .ex00_shapes import merge_heads, split_heads
+from .ex03_linear import Linear
+from .ex04_normalization import RMSNorm
+from .ex08_feedforward import sigmoid, silu
+from .ex10_grouped_query_attention import repeat_kv
+from .ex11_kv_cache import KVCache
+from .ex12_block import scaled_residual_init
+from .ex13_transformer import Transformer
+
+# What the rules below take and give: a number of batch axes, mostly batch and heads, then these.
+Keys = Float[Tensor, "*batch seq head_dim"]         # queries, too
+Values = Float[Tensor, "*batch seq value_dim"]
+Gate = Float[Tensor, "*batch seq"]                  # a number for each token
+State = Float[Tensor, "*batch head_dim value_dim"]
+
+
+def begin(
+    state: Tensor | None, q: Tensor, k: Tensor, v: Tensor, *gates: Tensor
+) -> tuple[Tensor, ...]:
+    """Given: (state, q, k, v, *gates), all in one dtype, that of the widest, at least float32.
+
+    A gate, (*batch, seq) or (*batch, seq, features), comes back with features, 1 where it had none.
+    A state that is None comes back as zeros, (*batch, head_dim, value_dim).
+    """
+    gates = [gate[..., None] if gate.ndim < k.ndim else gate for gate in gates]
+    if state is None:
+        state = k.new_zeros(*k.shape[:-2], k.shape[-1], v.shape[-1])
+    tensors = (state, q, k, v, *gates)
+    dtype = reduce(torch.promote_types, (x.dtype for x in tensors), torch.float32)
+    return tuple(x.to(dtype) for x in tensors)
+
+
+def pieces(size: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Given: tensors, (*batch, seq, features), cut along seq: of each the first `size` tokens, then
+    of each the next, and so on. The last piece may be shorter. No tokens, no pieces.
+    """
+    for start in range(0, tensors[0].shape[-2], size):
+        yield tuple(x[..., start : start + size, :] for x in tensors)
+
+
+# -- linear attention, three ways
+
+def linear_attention(
+    q: Keys, k: Keys, v: Values, state: State | None = None
+) -> tuple[Values, State]:
+    """All at once: out = (q kᵀ, causally masked) v + q S, and the new state is S + kᵀ v.
+
+    That is causal attention without softmax and without a scale: a query weighs every token up to
+    its own by q · k. S, the state, is what earlier tokens left, zeros where it is None.
+
+    Returns (out, state), out in the dtype of q. Computed in at least float32, and the state stays
+    so. It takes seq² numbers, as attention does. Katharopoulos et al., 2020 (arXiv 2006.16236).
+    """
+    # BEGIN SOLUTION
+    dtype = q.dtype
+    state, q, k, v = begin(state, q, k, v)
+    out = (q @ k.mT).tril() @ v + q @ state
+    return out.to(dtype), state + k.mT @ v
+    # END SOLUTION
+
+
+def recurrent_linear_attention(
+    q: Keys, k: Keys, v: Values, state: State | None = None
+) -> tuple[Values, State]:
+    """Token by token: each writes S ← S + k vᵀ, and then reads out = Sᵀ q.
+
+    Arguments and results as linear_attention's. One more token costs the same after ten tokens and
+    after a million.
+    """
+    # BEGIN SOLUTION
+    dtype = q.dtype
+    state, q, k, v = begin(state, q, k, v)
+    out = [v[..., :0, :]]               # so that no token is no output, and not an error
+    for q_t, k_t, v_t in pieces(1, q, k, v):
+        state = state + k_t.mT @ v_t
+        out.append(q_t @ state)
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+def chunk_linear_attention(
+    q: Keys, k: Keys, v: Values, state: State | None = None, chunk: int = 64
+) -> tuple[Values, State]:
+    """Chunk by chunk: within a chunk all at once, and from chunk to chunk by the state.
+
+    Arguments and results as linear_attention's. The last chunk may be shorter. No loop runs over
+    tokens, and no tensor of seq × seq numbers is made: a chunk takes chunk².
+
+    Raises ValueError naming chunk where it is below 1.
+    """
+    # BEGIN SOLUTION
+    at_least_one(chunk=chunk)
+    dtype = q.dtype
+    state, q, k, v = begin(state, q, k, v)
+    out = [v[..., :0, :]]
+    for q_c, k_c, v_c in pieces(chunk, q, k, v):
+        out.append((q_c @ k_c.mT).tril() @ v_c + q_c @ state)
+        state = state + k_c.mT @ v_c
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+def decayed_linear_attention(
+    q: Keys, k: Keys, v: Values, log_decay: Gate, state: State | None = None
+) -> tuple[Values, State]:
+    """Token by token with a memory that fades: S ← e^log_decay S + k vᵀ, then out = Sᵀ q.
+
+    log_decay: one number for each token and head, at most 0; with 0 nothing fades. The rest as in
+    linear_attention. This is Mamba-2's recurrence, one line away: its C is q, its B is k, its
+    Δ x is v, and its Δ A is log_decay. Dao and Gu, 2024 (arXiv 2405.21060).
+    """
+    # BEGIN SOLUTION
+    dtype = q.dtype
+    state, q, k, v, log_decay = begin(state, q, k, v, log_decay)
+    out = [v[..., :0, :]]
+    for q_t, k_t, v_t, log_decay_t in pieces(1, q, k, v, log_decay):
+        state = log_decay_t.exp() * state + k_t.mT @ v_t
+        out.append(q_t @ state)
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+# -- the delta rule
+
+def delta_rule(
+    q: Keys, k: Keys, v: Values, beta: Gate, state: State | None = None
+) -> tuple[Values, State]:
+    """Token by token: correct what the state says of k, S ← S + β k (v − Sᵀ k)ᵀ, then out = Sᵀ q.
+
+    Sᵀ k is what the state holds under the key k before the token writes. β, in 0 … 1, is how much
+    of the error is mended: with a k of length 1 and β = 1, the state then says v, and whatever it
+    said of k before is gone. It is one step of gradient descent on ½ |Sᵀ k − v|², of size β.
+
+    Arguments and results as linear_attention's, and beta: one number for each token and head.
+    Schlag et al., 2021 (arXiv 2102.11174).
+    """
+    # BEGIN SOLUTION
+    dtype = q.dtype
+    state, q, k, v, beta = begin(state, q, k, v, beta)
+    out = [v[..., :0, :]]
+    for q_t, k_t, v_t, beta_t in pieces(1, q, k, v, beta):
+        error = v_t - k_t @ state
+        state = state + k_t.mT @ (beta_t * error)
+        out.append(q_t @ state)
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+def chunk_delta_rule(
+    q: Keys, k: Keys, v: Values, beta: Gate, state: State | None = None, chunk: int = 64
+) -> tuple[Values, State]:
+    """The delta rule chunk by chunk: what all tokens of a chunk write, u, is found at once.
+
+    Token i writes k_i u_iᵀ with u_i = β_i (v_i − (S + Σ_{j<i} k_j u_jᵀ)ᵀ k_i): what it writes
+    depends on what the tokens before it wrote. Brought to one side, for a whole chunk,
+
+    (I + A) u = β (v − k S), with A_ij = β_i (k_i · k_j) for j < i and 0 elsewhere.
+
+    I + A is triangular, with ones on its diagonal; torch.linalg.solve_triangular finds u. With it,
+    a chunk is linear attention with u for v: out = (q kᵀ, masked) u + q S, S ← S + kᵀ u. No loop
+    runs over tokens, within a chunk neither.
+
+    Arguments and results as delta_rule's. Raises ValueError naming chunk where it is below 1. Yang
+    et al., 2024 (arXiv 2406.06484).
+    """
+    # BEGIN SOLUTION
+    at_least_one(chunk=chunk)
+    dtype = q.dtype
+    state, q, k, v, beta = begin(state, q, k, v, beta)
+    out = [v[..., :0, :]]
+    for q_c, k_c, v_c, beta_c in pieces(chunk, q, k, v, beta):
+        a = (beta_c * (k_c @ k_c.mT)).tril(-1)
+        u = torch.linalg.solve_triangular(          # unitriangular: of I + a
+            a, beta_c * (v_c - k_c @ state), upper=False, unitriangular=True)
+        out.append((q_c @ k_c.mT).tril() @ u + q_c @ state)
+        state = state + k_c.mT @ u
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+def gated_delta_rule(
+    q: Keys, k: Keys, v: Values, beta: Gate, log_decay: Gate, state: State | None = None
+) -> tuple[Values, State]:
+    """Token by token: the state fades, S ← e^log_decay S, and then the delta rule corrects it.
+
+    So the error is that of the faded state, and the token's own k vᵀ does not fade with it.
+
+    Arguments and results as delta_rule's and decayed_linear_attention's. With log_decay = 0 it is
+    the delta rule. Yang, Kautz and Hatamizadeh, 2024 (arXiv 2412.06464).
+    """
+    # BEGIN SOLUTION
+    dtype = q.dtype
+    state, q, k, v, beta, log_decay = begin(state, q, k, v, beta, log_decay)
+    out = [v[..., :0, :]]
+    for q_t, k_t, v_t, beta_t, log_decay_t in pieces(1, q, k, v, beta, log_decay):
+        state = log_decay_t.exp() * state
+        error = v_t - k_t @ state
+        state = state + k_t.mT @ (beta_t * error)
+        out.append(q_t @ state)
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+def kimi_delta_rule(
+    q: Keys, k: Keys, v: Values, beta: Gate, log_decay: Keys, state: State | None = None
+) -> tuple[Values, State]:
+    """gated_delta_rule with a decay for each channel of the keys: row d of S fades by its own.
+
+    S ← diag(e^log_decay) S, then the delta rule: Kimi Linear's recurrence, one line away. Moonshot
+    AI, 2025 (arXiv 2510.26692).
+    """
+    # BEGIN SOLUTION
+    dtype = q.dtype
+    state, q, k, v, beta, log_decay = begin(state, q, k, v, beta, log_decay)
+    out = [v[..., :0, :]]
+    for q_t, k_t, v_t, beta_t, log_decay_t in pieces(1, q, k, v, beta, log_decay):
+        state = log_decay_t.mT.exp() * state
+        error = v_t - k_t @ state
+        state = state + k_t.mT @ (beta_t * error)
+        out.append(q_t @ state)
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+def chunk_gated_delta_rule(
+    q: Keys, k: Keys, v: Values, beta: Gate, log_decay: Gate, state: State | None = None, chunk: int = 64
+) -> tuple[Values, State]:
+    """The gated delta rule chunk by chunk: as chunk_delta_rule, with every term faded on its way.
+
+    Decays multiply, so their logarithms add up: with c_i, the sum of a chunk's log_decay up to and
+    with token i, what token j wrote has faded by e^(c_i − c_j) when token i reads it, and the
+    state at the chunk's start by e^(c_i). So
+
+    A_ij = β_i e^(c_i − c_j) (k_i · k_j), (I + A) u = β (v − e^c k S)
+    out = (e^(c_i − c_j) q_i · k_j, masked) u + e^c q S
+    S ← e^(c_n) S + Σ_j e^(c_n − c_j) k_j u_jᵀ, where n is the chunk's last token.
+
+    No exponential is taken of a positive number: above the diagonal, e^(c_i − c_j) would overflow.
+
+    Arguments and results as gated_delta_rule's. Raises ValueError naming chunk where it is below 1.
+    """
+    # BEGIN SOLUTION
+    at_least_one(chunk=chunk)
+    dtype = q.dtype
+    state, q, k, v, beta, log_decay = begin(state, q, k, v, beta, log_decay)
+    out = [v[..., :0, :]]
+    for q_c, k_c, v_c, beta_c, log_decay_c in pieces(chunk, q, k, v, beta, log_decay):
+        c = log_decay_c.cumsum(-2)
+        between = (c - c.mT).tril().exp().tril()        # row i, column j: from token j to token i
+        a = (beta_c * (k_c @ k_c.mT) * between).tril(-1)
+        u = torch.linalg.solve_triangular(
+            a, beta_c * (v_c - c.exp() * (k_c @ state)), upper=False, unitriangular=True)
+        out.append(((q_c @ k_c.mT) * between) @ u + c.exp() * (q_c @ state))
+        end = c[..., -1:, :]
+        state = end.exp() * state + ((end - c).exp() * k_c).mT @ u
+    return torch.cat(out, dim=-2).to(dtype), state
+    # END SOLUTION
+
+
+# -- the layer
+
+def short_convolution(
+    x: Float[Tensor, "batch seq channels"],
+    weight: Float[Tensor, "channels width"],
+    inputs: Float[Tensor, "batch before channels"] | None = None,
+) -> tuple[Float[Tensor, "batch seq channels"], Float[Tensor, "batch before channels"]]:
+    """Each channel by itself mixes a token with the width − 1 before it, and with none after it.
+
+    y_t = Σ_w weight_w · x_(t − width + 1 + w): the last column of weight is for the token itself.
+    inputs: the width − 1 tokens before x, (batch, width − 1, channels); zeros where None.
+
+    Returns (y, inputs): y in the dtype of x, its sum taken in at least float32; and the last
+    width − 1 tokens of all so far, in the dtype of x, to go on from.
+
+    Raises ValueError naming inputs where they are not width − 1 tokens.
+
+    To be written here: torch's conv1d and Conv1d are not used.
+    """
+    # BEGIN SOLUTION
+    batch, seq, channels = x.shape
+    width = weight.shape[1]
+    if inputs is None:
+        inputs = x.new_zeros(batch, width - 1, channels)
+    if inputs.shape[1] != width - 1:
+        raise ValueError(f"inputs must be {width - 1} tokens, got {inputs.shape[1]}")
+    x = torch.cat([inputs.to(x.dtype), x], dim=1)
+    y = sum(widen(weight[:, w]) * widen(x[:, w : w + seq]) for w in range(width))
+    return y.to(x.dtype), x[:, seq:]
+    # END SOLUTION
+
+
+def l2_normalize(x: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch features"]:
+    """x / √(Σ x² + 1e-6), the sum over the last axis: a vector of length 1, or of 0 if x is 0.
+
+    Computed in at least float32 and returned in the dtype of x.
+
+    To be written here: torch's normalize is not used.
+    """
+    # BEGIN SOLUTION
+    wide = widen(x)
+    return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + 1e-6)).to(x.dtype)
+    # END SOLUTION
+
+
+class GatedRMSNorm(RMSNorm):
+    """RMSNorm times a gate: y = RMSNorm(x) · silu(gate). The same arguments and weight as RMSNorm."""
+
+    def forward(
+        self, x: Float[Tensor, "*batch d_model"], gate: Float[Tensor, "*batch d_model"]
+    ) -> Float[Tensor, "*batch d_model"]:
+        """In the dtype of x; silu and its product are computed in at least float32."""
+        # BEGIN SOLUTION
+        return (super().forward(x) * silu(widen(gate))).to(x.dtype)
+        # END SOLUTION
+
+
+class StateCache(KVCache):
+    """What a linear layer keeps of all tokens so far: a state, and the convolution's last inputs.
+
+    state: (batch, heads, head_dim, value_dim), zeros, in at least float32 whatever dtype is: it is
+    a sum over all tokens, and in half precision new ones would be rounded away. inputs: (batch,
+    conv_width − 1, channels), zeros, in dtype. length: how many tokens it has seen.
+
+    It stands where a KVCache stands, and is one by its class, so that a Transformer takes it. It has
+    no capacity: its size is the same after one token and after a million.
+
+    Raises ValueError naming a size that is below 1.
+    """
+
+    def __init__(
+        self,
+        batch: int,
+        heads: int,
+        head_dim: int,
+        value_dim: int,
+        channels: int,
+        conv_width: int,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ):
+        # BEGIN SOLUTION
+        at_least_one(batch=batch, heads=heads, head_dim=head_dim, value_dim=value_dim,
+                     channels=channels, conv_width=conv_width)
+        self.inputs = torch.zeros(batch, conv_width - 1, channels, dtype=dtype, device=device)
+        self.state = widen(self.inputs.new_zeros(batch, heads, head_dim, value_dim))
+        self.length = 0
+        # END SOLUTION
+
+    def update(
+        self,
+        state: Float[Tensor, "batch heads head_dim value_dim"],
+        inputs: Float[Tensor, "batch before channels"],
+        n: int,
+    ) -> None:
+        """Keep what n more tokens have made of state and inputs, in place of what was kept.
+
+        The old tensors are not written into: whoever has them, such as a copy, has them as they
+        were. inputs are copied: a part of a longer tensor would keep all of it in memory.
+
+        Raises ValueError, and leaves the cache as it was, naming n where it is below 0, and naming
+        state or inputs where they differ from the old ones in shape or dtype, or record gradients.
+        """
+        # BEGIN SOLUTION
+        if n < 0:
+            raise ValueError(f"n must be at least 0, got {n}")
+        for name, new, old in (("state", state, self.state), ("inputs", inputs, self.inputs)):
+            if (new.shape, new.dtype) != (old.shape, old.dtype):
+                raise ValueError(f"{name} must be {old.dtype} of shape {tuple(old.shape)}, "
+                                 f"got {new.dtype} of shape {tuple(new.shape)}")
+            if torch.is_grad_enabled() and new.requires_grad:
+                raise ValueError(f"{name} requires grad: a cache is for inference, so call the "
+                                 "model under torch.no_grad()")
+        self.state, self.inputs = state, inputs.clone()
+        self.length += n
+        # END SOLUTION
+
+    def rewind(self, n: int) -> None:
+        """Refuse to drop tokens, unless n is 0: a sum does not tell what was added to it last.
+
+        Raises ValueError naming n. Whoever may have to go back makes a copy first.
+        """
+        # BEGIN SOLUTION
+        if n != 0:
+            raise ValueError(f"n must be 0, got {n}: tokens cannot be taken out of a state; keep "
+                             "a copy() from before them")
+        # END SOLUTION
+
+    def copy(self) -> "StateCache":
+        """A cache that stays as this one is now: what comes to one does not come to the other."""
+        # BEGIN SOLUTION
+        return copy.copy(self)          # no tensor is ever written into, so they may be shared
+        # END SOLUTION
+
+    def reset(self) -> None:
+        """Forget every token."""
+        # BEGIN SOLUTION
+        self.state, self.inputs = torch.zeros_like(self.state), torch.zeros_like(self.inputs)
+        self.length = 0
+        # END SOLUTION
+
+
+class GatedDeltaNet(nn.Module):
+    """A layer in attention's place that keeps a state, as Qwen3-Next has it in three of four layers.
+
+    q_proj, k_proj: Linear, d_model to heads · head_dim; v_proj, gate_proj: to value_heads ·
+    value_dim; beta_proj, decay_proj: to value_heads; o_proj: value_heads · value_dim to d_model.
+    None has a bias. conv: (channels, conv_width), for q, k and v side by side. A_log, dt_bias:
+    (value_heads,). norm: GatedRMSNorm(value_dim, norm_eps).
+
+    value_heads: as many as heads where left out; value_heads / heads of them in a row share a q and
+    a k. value_dim: head_dim where left out. chunk: of chunk_gated_delta_rule.
+
+    At the start as in Mamba-2: e^A_log is uniform in 1 … 16, softplus(dt_bias) log-uniform in
+    0.001 … 0.1, so that some heads forget within tens of tokens and some within thousands. conv is
+    uniform within ±1/√conv_width.
+
+    Raises ValueError naming a size that is below 1, and value_heads where heads does not divide
+    them. Yang, Kautz and Hatamizadeh, 2024 (arXiv 2412.06464).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        head_dim: int,
+        value_heads: int | None = None,
+        value_dim: int | None = None,
+        conv_width: int = 4,
+        norm_eps: float = 1e-6,
+        chunk: int = 64,
+    ):
+        super().__init__()
+        # BEGIN SOLUTION
+        value_heads = heads if value_heads is None else value_heads
+        value_dim = head_dim if value_dim is None else value_dim
+        at_least_one(d_model=d_model, heads=heads, head_dim=head_dim, value_heads=value_heads,
+                     value_dim=value_dim, conv_width=conv_width, chunk=chunk)
+        if value_heads % heads:
+            raise ValueError(f"value_heads must be a multiple of heads = {heads}, got {value_heads}")
+        self.heads, self.head_dim, self.chunk = heads, head_dim, chunk
+        self.value_heads, self.value_dim = value_heads, value_dim
+        qk, values = heads * head_dim, value_heads * value_dim
+        self.q_proj = Linear(d_model, qk)
+        self.k_proj = Linear(d_model, qk)
+        self.v_proj = Linear(d_model, values)
+        self.gate_proj = Linear(d_model, values)
+        self.beta_proj = Linear(d_model, value_heads)
+        self.decay_proj = Linear(d_model, value_heads)
+        self.o_proj = Linear(values, d_model)
+        self.conv = nn.Parameter(torch.empty(2 * qk + values, conv_width))
+        nn.init.uniform_(self.conv, -conv_width**-0.5, conv_width**-0.5)
+        self.A_log = nn.Parameter(torch.empty(value_heads).uniform_(1, 16).log())
+        dt = torch.empty(value_heads).uniform_(math.log(0.001), math.log(0.1)).exp()
+        self.dt_bias = nn.Parameter(dt.expm1().log())           # softplus of it is dt
+        self.norm = GatedRMSNorm(value_dim, norm_eps)
+        # END SOLUTION
+
+    def gates(
+        self, x: Float[Tensor, "batch seq d_model"]
+    ) -> tuple[Float[Tensor, "batch value_heads seq"], Float[Tensor, "batch value_heads seq"]]:
+        """(beta, log_decay) of each token and head, both in at least float32.
+
+        beta = sigmoid(beta_proj(x)): how much of the error is mended.
+        log_decay = −e^A_log · softplus(decay_proj(x) + dt_bias): below 0, and so a decay below 1.
+        """
+        # BEGIN SOLUTION
+        beta = sigmoid(widen(self.beta_proj(x)))
+        dt = F.softplus(widen(self.decay_proj(x)) + widen(self.dt_bias))
+        log_decay = -widen(self.A_log).exp() * dt
+        return beta.mT, log_decay.mT
+        # END SOLUTION
+
+    def make_cache(
+        self, batch: int, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> StateCache:
+        """Given: an empty StateCache of this layer's sizes; where left out, in the dtype and on the
+        device of its weights.
+        """
+        like = self.o_proj.weight
+        return StateCache(batch, self.value_heads, self.head_dim, self.value_dim, *self.conv.shape,
+                          like.dtype if dtype is None else dtype,
+                          like.device if device is None else device)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        mask: Bool[Tensor, "..."] | None = None,
+        positions: Int[Tensor, "..."] | None = None,
+        cache: StateCache | None = None,
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """x: only the new tokens, where there is a cache; it holds what the old ones left.
+
+        1. q, k, v: the projections side by side, through short_convolution, then silu.
+        2. q, k: in heads, each of length 1 by l2_normalize, in at least float32; q is divided by
+           √head_dim.
+        3. chunk_gated_delta_rule with gates(x), from the cache's state on.
+        4. out, in the dtype of x: norm(out, gate_proj(x)) for each head, the heads side by side,
+           o_proj.
+
+        mask: True = a token, False = padding, broadcastable to (batch, 1, 1, keys), where keys are
+        all tokens so far, old and new. Padding is read as zeros and does not touch the state: it
+        writes nothing, and nothing fades. (To the convolution it is a token of zeros: padding
+        belongs on the left.) positions are not used: the order is in the state.
+
+        Raises ValueError, and leaves the cache as it was, naming mask where it does not fit (one
+        that differs between queries or heads cannot: the state is one for all of them); naming
+        cache where it is no StateCache of this layer's sizes and this batch; and what its update
+        raises.
+        """
+        # BEGIN SOLUTION
+        batch, seq, _ = x.shape
+        if cache is not None:
+            self._cache_must_fit(cache, batch)
+        padding = torch.zeros(batch, 1, seq, dtype=torch.bool, device=x.device)
+        if mask is not None:
+            end = seq + (cache.length if cache else 0)
+            mask_must_fit(mask, (batch, 1, 1, end))
+            padding = ~mask.expand(batch, 1, 1, end)[:, 0, :, end - seq :]
+        x = x.masked_fill(padding.mT, 0)
+        beta, log_decay = (gate.masked_fill(padding, 0) for gate in self.gates(x))
+
+        mixed = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], dim=-1)
+        mixed, inputs = short_convolution(mixed, self.conv, cache.inputs if cache else None)
+        qk, groups = self.heads * self.head_dim, self.value_heads // self.heads
+        q, k, v = silu(mixed).split([qk, qk, mixed.shape[-1] - 2 * qk], dim=-1)
+        q, k = (repeat_kv(l2_normalize(widen(split_heads(y, self.heads))), groups) for y in (q, k))
+
+        out, state = chunk_gated_delta_rule(
+            q / math.sqrt(self.head_dim), k, split_heads(v, self.value_heads), beta, log_decay,
+            cache.state if cache else None, self.chunk)
+        if cache is not None:
+            cache.update(state, inputs, seq)
+        gate = split_heads(self.gate_proj(x), self.value_heads)
+        return self.o_proj(merge_heads(self.norm(out.to(x.dtype), gate)))
+        # END SOLUTION
+
+    def _cache_must_fit(self, cache: StateCache, batch: int) -> None:
+        """Given: a ValueError that names cache, unless it is a StateCache for this layer and batch."""
+        wanted = (batch, self.value_heads, self.head_dim, self.value_dim)
+        if not isinstance(cache, StateCache):
+            raise ValueError(f"cache must be a StateCache, got {type(cache).__name__}")
+        if cache.state.shape != wanted:
+            raise ValueError(f"cache must have a state of {wanted}, got {tuple(cache.state.shape)}")
+
+
+# -- the model
+
+def fit_caches(model: Transformer, caches: list, batch: int) -> list:
+    """Put a StateCache into caches, in place, for every layer that is a GatedDeltaNet; return caches.
+
+    Chapter 13's make_caches knows a config and not the model, and makes a KVCache for every layer.
+    Those of attention stay, and so does a StateCache that is there already.
+
+    Raises ValueError naming caches where they are not one per layer, or where one that has to go
+    holds tokens already; caches are then as they were.
+    """
+    # BEGIN SOLUTION
+    if len(caches) != len(model.blocks):
+        raise ValueError(f"caches must be {len(model.blocks)}, one per layer, got {len(caches)}")
+    linear = [n for n, block in enumerate(model.blocks) if isinstance(block.attention, GatedDeltaNet)
+              and not isinstance(caches[n], StateCache)]
+    for n in linear:
+        if caches[n].length:
+            raise ValueError(f"caches must be empty, layer {n}'s has {caches[n].length} tokens")
+    for n in linear:
+        caches[n] = model.blocks[n].attention.make_cache(batch)
+    return caches
+    # END SOLUTION
+
+
+def _fit_given_caches(model: Transformer, args: tuple, kwargs: dict) -> None:
+    """Given: a hook before a model's forward: fit_caches for the caches that it is called with."""
+    named = dict(zip(("ids", "mask", "positions", "caches"), args)) | kwargs
+    if named.get("caches") is not None:
+        fit_caches(model, named["caches"], len(named["ids"]))
+
+
+def with_linear_layers(model: Transformer, every: int = 4, **sizes) -> Transformer:
+    """Put a GatedDeltaNet into a model's layers, but for every `every`-th one; return the model.
+
+    With every = 4 layers 3, 7, 11 … (the first is 0) keep their attention, and three of four become
+    linear, as in Qwen3-Next; with more than there are layers, all do; with 1, none.
+
+    sizes: as GatedDeltaNet takes them. Left out, heads are the config's kv_heads, value_heads its
+    heads, head_dim and norm_eps its own. The new weights start as GatedDeltaNet says, but for the
+    Linears, which start as chapter 13's: normal with σ = 0.02, o_proj divided by √(2 ·
+    config.layers). They are in the dtype, on the device and in the mode (training or not) of the
+    old ones. From then on the model's forward calls fit_caches on the caches it is given, so that
+    make_caches and generate work as before, with left-padded prompts, too.
+
+    Raises ValueError naming every where it is below 1; naming model where it has linear layers
+    already; naming norm_position where that is "post" (its blocks take another attention), and
+    causal where it is False (a state knows the past alone); and what GatedDeltaNet refuses. The
+    model is then as it was.
+    """
+    # BEGIN SOLUTION
+    at_least_one(every=every)
+    config, new = model.config, {}
+    if config.norm_position == "post":
+        raise ValueError("norm_position must be 'pre' for linear layers, got 'post'")
+    if not config.causal:
+        raise ValueError("causal must be True for linear layers, got False")
+    if any(isinstance(block.attention, GatedDeltaNet) for block in model.blocks):
+        raise ValueError("model must have no linear layers yet")
+    sizes = {"heads": config.kv_heads, "value_heads": config.heads, "head_dim": config.head_dim,
+             "norm_eps": config.norm_eps} | sizes
+    for n, block in enumerate(model.blocks):
+        if (n + 1) % every == 0:
+            continue
+        layer = GatedDeltaNet(config.d_model, **sizes)
+        for part in layer.modules():
+            if isinstance(part, Linear):
+                nn.init.normal_(part.weight, std=STD)
+        scaled_residual_init(layer, config.layers)
+        like = next(block.attention.parameters())
+        new[n] = layer.to(like.device, like.dtype).train(block.attention.training)
+    for n, layer in new.items():
+        model.blocks[n].attention = layer
+    model.register_forward_pre_hook(_fit_given_caches, with_kwargs=True)
+    return model
+    # END SOLUTION
