@@ -19,12 +19,17 @@ from torch.nn import functional as F
 from given.sizes import at_least_one, widen
 
 from .ex05_softmax import softmax
-from .ex13_transformer import Transformer, make_caches
+from .ex13_transformer import ModelConfig, Transformer, make_caches
 from .ex15_generation import Sampling, apply_temperature, inverse_cdf, repetition_penalty, sample
 
 # What drafts: (text so far, how many tokens at most) → (those tokens, the probabilities that each was drawn from).
 # None for the probabilities says that nothing was drawn: each token had a probability of 1.
 Draft = Callable[[list[int], int], tuple[list[int], Tensor | None]]
+
+# A small model that drafts for the pocket model: its vocabulary, and one narrow layer.
+POCKET_DRAFT = ModelConfig(
+    vocab_size=4096, d_model=128, layers=1, heads=4, kv_heads=2, d_ff=256, max_seq_len=512,
+    tie_embeddings=True)
 
 NOTHING = -1    # fills up the ids of accept behind the last token
 
@@ -133,8 +138,18 @@ def prompt_lookup(ids: list[int], n: int, k: int) -> list[int]:
 
 
 def lookup_draft(n: int = 3) -> Draft:
-    """Given: prompt_lookup as a draft for speculative_generate. It draws nothing, so it has no probabilities."""
-    return lambda ids, k: (prompt_lookup(ids, n, k), None)
+    """Given: prompt_lookup as a draft for speculative_generate. It draws nothing, so it has no probabilities.
+
+    Where the text ends before k tokens were found, it is asked again for the text with its draft: what repeats itself
+    goes on doing so.
+    """
+    def draft(ids: list[int], k: int) -> tuple[list[int], None]:
+        found, more = [], True
+        while more and len(found) < k:
+            more = prompt_lookup(ids + found, n, k - len(found))
+            found += more
+        return found, None
+    return draft
 
 
 def sampling_probs(
