@@ -144,6 +144,7 @@ def lookup_draft(n: int = 3) -> Draft:
     goes on doing so.
     """
     def draft(ids: list[int], k: int) -> tuple[list[int], None]:
+        """What stood behind these tokens, and then behind that, until there are k or nothing is found."""
         found, more = [], True
         while more and len(found) < k:
             more = prompt_lookup(ids + found, n, k - len(found))

@@ -12,7 +12,6 @@ CHOICES = {"torch.multinomial", "torch.Tensor.multinomial", "torch.distributions
 FORBIDDEN = dict.fromkeys(("accept", "draft_tokens", "speculative_step", "speculative_generate"), CHOICES)
 
 SIZES = {"vocab_size": 12, "d_model": 8, "layers": 1, "heads": 2, "d_ff": 12, "max_seq_len": 30}
-PROMPTS = [[7, 1, 3], [5, 11, 0, 5, 11, 0, 5]]
 
 
 def _model(impl, draw, **changes):
@@ -22,6 +21,16 @@ def _model(impl, draw, **changes):
 def _two(impl, draw):
     """A target, and a draft with its weights but one head, which agrees with it now and then."""
     return _model(impl, draw), _model(impl, draw, heads=1)
+
+
+def _prompts():
+    return [[7, 1, 3], [5, 11, 0, 5, 11, 0, 5]]
+
+
+def _generate(impl, *args, **how):
+    """What speculative_generate says, in plain words."""
+    new, statistics = impl.speculative_generate(*args, **how)
+    return {"new ids": new, "statistics": statistics._asdict()}
 
 
 def _rng(seed=0):
@@ -217,6 +226,20 @@ def test_accept_impossible_drafts(impl, draw):
     return {"ids": ids, "count": count}
 
 
+def test_accept_at_the_edge(impl, draw):
+    """u is a float64 number and is compared strictly: u · q < p. A billionth decides, and p = u · q is too little.
+
+    In float32 the next number after 0.5 is 0.50000006. Leave u, p and q in float64.
+    """
+    u = torch.rand(9, 3, generator=_rng(2), dtype=torch.float64).to(draw.device)[:, :2]
+    drafts, said = draw.ints(2, 9, 2), []
+    for gap in (1e-10, 0.0, -1e-10):
+        p = torch.stack([u + gap, 1 - (u + gap)], -1)
+        p = torch.cat([torch.where(drafts[..., None] == 0, p, p.flip(-1)), p[:, :1]], 1)
+        said.append(impl.accept(drafts, torch.nn.functional.one_hot(drafts, 2).double(), p, _rng(2)))
+    return said
+
+
 def test_accept_random_numbers(impl, draw):
     """accept draws k + 1 float64 numbers for every text, whatever is rejected; without an rng, from torch's own.
 
@@ -238,7 +261,7 @@ def test_accept_in_other_dtypes(impl, draw, dtype):
     """
     p, q = _parts(draw, 40, 3, 6).to(dtype), _parts(draw, 40, 2, 6)
     drafts = q.argmax(-1).to(torch.int32)
-    return [impl.accept(drafts, q.to(dtype), p, _rng(9)), impl.accept(drafts.to(torch.uint8), q, p, _rng(10))]
+    return [impl.accept(drafts, q.to(dtype), p, _rng(9)), impl.accept(drafts.to(torch.int16), q, p, _rng(10))]
 
 
 def test_accept_leaves_its_arguments(impl, draw):
@@ -476,6 +499,20 @@ def test_reader_without_gradients(impl, draw):
     return {"enabled": grads, "requires grad": logits.requires_grad, "ids": ids, "after": torch.is_grad_enabled()}
 
 
+def test_reader_keeps_a_copy(impl, draw):
+    """A caller who goes on writing into his list changes nothing that the Reader has seen.
+
+    `self.seen = list(ids)`: the caller's own list may grow before the next call, as if all of it had been read.
+    """
+    model = _model(impl, draw)
+    given, reader, text = _watch(model), impl.new_reader(model, 20), draw.ints(12, 4).tolist()
+    said = [reader(text, 1)]
+    text += draw.ints(12, 2).tolist()
+    said.append(reader(text, 1))
+    text[3] = (text[3] + 1) % 12
+    return {"logits": [*said, reader(text, 1)], "given to the model": given, "text": text}
+
+
 # -- a model as a draft
 
 @points(2)
@@ -488,8 +525,8 @@ def test_draft_tokens(impl, draw):
     for name, how in {"plain": {}, "set": {"temperature": 1.3, "top_k": 4}}.items():
         given, rng = _watch(model), _rng(13)
         reader = impl.new_reader(model, 20)
-        said[name] = [impl.draft_tokens(PROMPTS[0], 4, reader, impl.Sampling(**how), rng),
-                      impl.draft_tokens(PROMPTS[0] + [1], 1, reader, impl.Sampling(**how), rng), list(given),
+        said[name] = [impl.draft_tokens(_prompts()[0], 4, reader, impl.Sampling(**how), rng),
+                      impl.draft_tokens(_prompts()[0] + [1], 1, reader, impl.Sampling(**how), rng), list(given),
                       torch.rand(1, generator=rng).item()]
     return said
 
@@ -501,7 +538,7 @@ def test_draft_tokens_settings(impl, draw):
     """
     model, said = _model(impl, draw), {}
     for how in ({"temperature": 0}, {"repetition_penalty": 3.0, "temperature": 0.3}, {"top_p": 0.5}):
-        text = list(PROMPTS[1])
+        text = list(_prompts()[1])
         said[str(how)] = impl.draft_tokens(text, 4, impl.new_reader(model, 20), impl.Sampling(**how), _rng(14))
         said[f"{how}: text"] = text
     none = raises(ValueError, lambda: impl.draft_tokens([1], 0, impl.new_reader(model, 20), impl.Sampling()), names="k")
@@ -510,9 +547,9 @@ def test_draft_tokens_settings(impl, draw):
 
 # -- the loop
 
-def _step(impl, draw, draft, k=3, ids=(5, 1, 5, 1, 5), **how):
-    target = _model(impl, draw)
-    given, rng = _watch(target), _rng(15)
+def _step(impl, draw, draft, k=3, ids=(5, 1, 5, 1, 5), target=None, seed=15, **how):
+    target = target or _model(impl, draw)
+    given, rng = _watch(target), _rng(seed)
     said = impl.speculative_step(list(ids), k, impl.new_reader(target, 20), draft, impl.Sampling(**how), rng)
     return {"said": said, "given to the target": given, "rng went on": torch.rand(1, generator=rng).item()}
 
@@ -550,11 +587,16 @@ def test_step_settings(impl, draw):
 
     The text in front of the third place is ids and two drafts: the penalty has to know them.
     """
-    said = {}
-    for how in ({"temperature": 0, "repetition_penalty": 3.0}, {"temperature": 0.4, "top_k": 2}, {"top_p": 0.4}):
-        drafts = draw.ints(12, 3).tolist()
-        for name, ids in {"drawn": drafts, "one token": drafts[:1] * 3}.items():
-            said[f"{how}, {name}"] = _step(impl, draw, lambda text, k: (ids, None), **how)
+    target, order = _model(impl, draw), draw.uniform(12).argsort()[:3]
+    best = torch.zeros(12, dtype=draw.float, device=draw.device)
+    best[order] = best.new_tensor([30.0, 20.0, 10.0])
+    target.register_forward_hook(lambda module, args, logits: logits + best)
+    said = {f"penalty, {name}": _step(impl, draw, lambda text, k: (ids, None), target=target, temperature=0,
+                                      repetition_penalty=10.0)
+            for name, ids in {"in order": order.tolist(), "one token": order[:1].tolist() * 3}.items()}
+    for seed, how in enumerate([{"temperature": 0}, {"temperature": 0.4, "top_k": 2}, {"top_p": 0.4}] * 2):
+        drafts = draw.ints(12, 2).tolist()
+        said[f"{how}, {seed}"] = _step(impl, draw, lambda text, k: (drafts, None), seed=seed, **how)
     return said
 
 
@@ -585,7 +627,7 @@ def test_generate_greedy(impl, draw):
     """
     target, draft = _two(impl, draw)
     drafts = {"a model": draft, "a lookup": impl.lookup_draft(2), "the target": target}
-    return {name: impl.speculative_generate(target, by, PROMPTS, 7, k=2, temperature=0) for name, by in drafts.items()}
+    return {name: _generate(impl, target, by, _prompts(), 7, k=2, temperature=0) for name, by in drafts.items()}
 
 
 @points(3)
@@ -596,9 +638,9 @@ def test_generate_drawn(impl, draw):
     """
     target, draft = _two(impl, draw)
     rng = _rng(17)
-    said = [impl.speculative_generate(target, draft, PROMPTS, 6, rng=rng, k=3),
-            impl.speculative_generate(target, draft, PROMPTS[:1], 8, rng=rng, temperature=1.4, top_k=4),
-            impl.speculative_generate(target, impl.lookup_draft(), PROMPTS[1:], 6, rng=rng, k=2, temperature=0.6)]
+    said = [_generate(impl, target, draft, _prompts(), 6, rng=rng, k=3),
+            _generate(impl, target, draft, _prompts()[:1], 8, rng=rng, temperature=1.4, top_k=4),
+            _generate(impl, target, impl.lookup_draft(), _prompts()[1:], 6, rng=rng, k=2, temperature=0.6)]
     return {"said": said, "rng went on": torch.rand(1, generator=rng).item()}
 
 
@@ -612,7 +654,7 @@ def test_generate_passes(impl, draw):
     said = {}
     for name, how in {"greedy": {"temperature": 0}, "drawn": {"rng": _rng(18)}}.items():
         given, drafted = _watch(target), _watch(draft)
-        new, _ = impl.speculative_generate(target, draft, PROMPTS[:1], 7, k=3, **how)
+        new = _generate(impl, target, draft, _prompts()[:1], 7, k=3, **how)
         said[name] = {"new ids": new, "target": given, "draft": drafted}
     return said
 
@@ -625,11 +667,11 @@ def test_generate_stops(impl, draw):
     stop may be an iterator: read it once.
     """
     target = _model(impl, draw)
-    free, _ = impl.speculative_generate(target, target, PROMPTS, 6, temperature=1.5, rng=_rng(19))
+    free, _ = impl.speculative_generate(target, target, _prompts(), 6, temperature=1.5, rng=_rng(19))
     said = {}
     for name, stop in {"one id": (free[0][2],), "an iterator": iter([row[4] for row in free]),
                        "at once": range(12)}.items():
-        said[name] = impl.speculative_generate(target, target, PROMPTS, 6, stop, _rng(19), temperature=1.5)
+        said[name] = _generate(impl, target, target, _prompts(), 6, stop, _rng(19), temperature=1.5)
     return said
 
 
@@ -641,14 +683,14 @@ def test_generate_length(impl, draw):
     be filled. 0 new tokens take no pass.
     """
     target, draft = _model(impl, draw, max_seq_len=9), _model(impl, draw, max_seq_len=9, heads=1)
-    said = {f"{new} by {k}": impl.speculative_generate(target, target, PROMPTS[:1], new, k=k, temperature=0)
+    said = {f"{new} by {k}": _generate(impl, target, target, _prompts()[:1], new, k=k, temperature=0)
             for new, k in ((0, 3), (1, 3), (2, 3), (6, 20))}
-    said["6 by 2, by another"] = impl.speculative_generate(target, draft, PROMPTS[:1], 6, k=2, temperature=0)
+    said["6 by 2, by another"] = _generate(impl, target, draft, _prompts()[:1], 6, k=2, temperature=0)
     asked = []
     def none(ids, k):
         asked.append(k)
         return [], None
-    impl.speculative_generate(target, none, PROMPTS[:1], 6, k=3, temperature=0)
+    _generate(impl, target, none, _prompts()[:1], 6, k=3, temperature=0)
     return {**said, "asked for": asked}
 
 
@@ -660,8 +702,8 @@ def test_generate_greedy_takes_no_numbers(impl, draw):
     target, draft = _two(impl, draw)
     rng = _rng(20)
     torch.manual_seed(draw.seed)
-    impl.speculative_generate(target, draft, PROMPTS[:1], 3, rng=rng, temperature=0)
-    impl.speculative_generate(target, draft, PROMPTS[:1], 3, temperature=0.0)
+    _generate(impl, target, draft, _prompts()[:1], 3, rng=rng, temperature=0)
+    _generate(impl, target, draft, _prompts()[:1], 3, temperature=0.0)
     return [torch.rand(1, generator=rng).item(), torch.rand(1).item()]
 
 
@@ -676,8 +718,8 @@ def test_generate_mode(impl, draw):
         model.register_forward_hook(lambda *passed: modes.append(passed[0].training))
     target.train(), draft.train()
     target.blocks[0].eval()                             # frozen by its owner
-    new = impl.speculative_generate(target, draft, PROMPTS[:1], 4, temperature=0)
-    unknown = raises(ValueError, lambda: impl.speculative_generate(target, draft, [[99]], 4))
+    new = _generate(impl, target, draft, _prompts()[:1], 4, temperature=0)
+    unknown = raises(ValueError, lambda: _generate(impl, target, draft, [[99]], 4))
     after = [part.training for part in (target, target.blocks[0], target.norm, draft, draft.norm)]
     return {"new ids": new, "training": modes, "an unknown id": unknown, "afterwards": after}
 
@@ -701,7 +743,7 @@ def test_generate_refuses(impl, draw):
            "caches, the draft": (target, windowed, [[1]], 3, {})}
     said = {}
     for name, (one, other, ids, new, how) in bad.items():
-        said[name] = raises(ValueError, lambda: impl.speculative_generate(one, other, ids, new, **how),
+        said[name] = raises(ValueError, lambda: _generate(impl, one, other, ids, new, **how),
                             names=name.split(",")[0])
     return {**said, "given to the models": given}
 
@@ -713,7 +755,7 @@ def test_generate_twice(impl, draw):
     """
     target, draft = _two(impl, draw)
     prompts = [[7, 1, 3], [7, 1, 4, 9]]
-    said = [impl.speculative_generate(target, draft, rows, 3, k=2, temperature=0)
+    said = [_generate(impl, target, draft, rows, 3, k=2, temperature=0)
             for rows in (prompts[:1], prompts, prompts[1:])]
     return {"said": said, "prompts": prompts}
 
@@ -732,6 +774,6 @@ def test_generate_by_a_function(impl, draw):
         for _ in range(k - 1):
             chain.append(table[chain[-1]].argmax().item())
         return chain, table[[ids[-1], *chain[:-1]]]
-    said = [impl.speculative_generate(target, draft, PROMPTS, 4, k=2, temperature=0),
-            impl.speculative_generate(target, partial(draft), PROMPTS[:1], 6, k=4, rng=_rng(21), temperature=2.0)]
+    said = [_generate(impl, target, draft, _prompts(), 4, k=2, temperature=0),
+            _generate(impl, target, partial(draft), _prompts()[:1], 6, k=4, rng=_rng(21), temperature=2.0)]
     return {"said": said, "told": told}
