@@ -296,7 +296,9 @@ def test_accept_refuses(impl, draw):
                                  names="target_probs"),
             "logits": [raises(ValueError, lambda: impl.accept(inside, q, 3 * p, rng), names="target_probs"),
                        raises(ValueError, lambda: impl.accept(inside, 3 * q, p, rng), names="draft_probs")],
-            "afterwards": impl.accept(inside, q, p, rng)}
+            "logits for the bonus": raises(ValueError, lambda: impl.accept(
+                inside, q, torch.cat([p[:, :3], 3 * p[:, 3:]], 1), rng), names="target_probs"),
+            "drawn afterwards": torch.rand(2, generator=rng).tolist()}
 
 
 # -- what it is worth
@@ -320,7 +322,7 @@ def test_expected_tokens_ends(impl, draw):
     return {"1": impl.expected_tokens(1, k), "1.0": impl.expected_tokens(1.0, k), "0": impl.expected_tokens(0.0, k),
             "rate": [raises(ValueError, lambda: impl.expected_tokens(rate, k), names="rate")
                      for rate in (-0.1, 1.1, math.nan)],
-            "k": raises(ValueError, lambda: impl.expected_tokens(0.5, -k), names="k")}
+            "k": [raises(ValueError, lambda: impl.expected_tokens(0.5, low), names="k") for low in (-1, -k)]}
 
 
 def test_speedup(impl, draw):
