@@ -2,15 +2,14 @@
 
     python assets/evidence/24_speculation.py        (or: make evidence)
 
-One row for each draft, temperature, k and seed; rows that are there are kept, so a run that was stopped goes on. The
-target is the pocket model; the drafts are the model of assets/draft, and prompt lookup with n = 3. A seed stands for
-PROMPTS places of the two documents that neither model has read, help("formatstrings") and shutil (another Python has
-other texts, and so gives slightly other numbers), and for the random numbers. A prompt is continued by NEW tokens.
+One row for each temperature, k and seed; rows that are there are kept, so a run that was stopped goes on. The target
+is the pocket model, the draft the model of assets/draft. A seed stands for a place of the two documents that neither
+has read, help("formatstrings") and shutil (another Python has other texts, and so gives slightly other numbers), and
+for the random numbers. The LENGTH tokens there are continued by NEW.
 
 passes, drafted, judged and accepted are those of Statistics; tokens: how many were written. rate is what predicts:
-the mean of the sum of min(p, q) over NEW tokens that the target alone wrote behind the same prompts, with one pass of
+the mean of the sum of min(p, q) over NEW tokens that the target alone wrote behind the same prompt, with one pass of
 each model over them. by place: 1 + a₁ + a₁a₂ + … + a₁…a_k with the rates that follow each other in that text, its mean.
-Prompt lookup has no q: there rate is the chance of its guess, and by place is left empty.
 """
 
 import sys
@@ -29,24 +28,21 @@ from solutions.ex15_generation import Sampling, generate  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex24_speculative_decoding import (  # noqa: E402
     acceptance_rate,
-    lookup_draft,
-    prompt_lookup,
     sampling_probs,
     speculative_generate,
 )
 
 TABLE = HERE / "24_speculation.csv"
-COLUMNS = ["draft", "temperature", "k", "seed", "tokens", "passes", "drafted", "judged", "accepted", "rate", "by place"]
-TEMPERATURES, KS, SEEDS = {"model": (0, 0.5, 1), "lookup": (0, 1)}, (1, 2, 4, 8), range(5)
-SETTINGS = [(name, temperature, k, seed) for name, chosen in TEMPERATURES.items() for seed in SEEDS
-            for temperature in chosen for k in KS]
-PROMPTS, LENGTH, NEW = 1, 48, 64
+COLUMNS = ["temperature", "k", "seed", "tokens", "passes", "drafted", "judged", "accepted", "rate", "by place"]
+TEMPERATURES, KS, SEEDS = (0, 1), (1, 2, 4, 8), range(5)
+SETTINGS = [(temperature, k, seed) for seed in SEEDS for temperature in TEMPERATURES for k in KS]
+LENGTH, NEW = 48, 32
 
 
 @cache
 def models() -> dict:
     return {name: use_torch_kernels(load_pretrained(HERE.parent / folder, dtype=torch.float32)).eval()
-            for name, folder in (("target", "pocket"), ("model", "draft"))}
+            for name, folder in (("target", "pocket"), ("draft", "draft"))}
 
 
 @cache
@@ -58,32 +54,22 @@ def held_out() -> list[int]:
     return load_tokenizer(HERE.parent / "pocket").encode("\n\n".join(texts))
 
 
-def prompts(seed: int) -> list[list[int]]:
-    """PROMPTS prompts of LENGTH tokens, those of the seeds spread evenly over the text."""
-    ids, count = held_out(), PROMPTS * len(SEEDS)
-    starts = [(seed + len(SEEDS) * i) * (len(ids) - LENGTH) // count for i in range(PROMPTS)]
-    return [ids[start:start + LENGTH] for start in starts]
+def prompt(seed: int) -> list[int]:
+    """LENGTH tokens of the text; those of the seeds are spread evenly over it."""
+    ids = held_out()
+    start = seed * (len(ids) - LENGTH) // len(SEEDS)
+    return ids[start:start + LENGTH]
 
 
 @cache
 @torch.no_grad()
-def rates(name: str, temperature: float, seed: int) -> torch.Tensor:
-    """The chance that a draft is accepted in each place of what the target alone writes: (PROMPTS, NEW)."""
-    target, how, given = models()["target"], Sampling(temperature=temperature), prompts(seed)
-    new = generate(target, given, NEW, rng=torch.Generator().manual_seed(100 + seed), temperature=temperature)
-    texts = [prompt + more for prompt, more in zip(given, new, strict=True)]
-    ids = torch.tensor(texts)[:, :-1]
-
-    def probs(model):
-        logits = model(ids)[:, LENGTH - 1:]
-        return sampling_probs(logits.flatten(0, 1), [[]] * logits[..., 0].numel(), how).view(PROMPTS, NEW, -1)
-
-    p = probs(target)
-    if name == "model":
-        return acceptance_rate(p, probs(models()[name]))
-    guesses = [[prompt_lookup(text[:LENGTH + i], 3, 1) for i in range(NEW)] for text in texts]
-    return torch.tensor([[p[row, i, guess[0]].item() if guess else 0.0 for i, guess in enumerate(those)]
-                         for row, those in enumerate(guesses)])
+def rates(temperature: float, seed: int) -> torch.Tensor:
+    """The chance that a draft is accepted in each place of what the target alone writes: (NEW,)."""
+    how, rng = Sampling(temperature=temperature), torch.Generator().manual_seed(100 + seed)
+    [new] = generate(models()["target"], [prompt(seed)], NEW, rng=rng, temperature=temperature)
+    ids = torch.tensor([prompt(seed) + new])[:, :-1]
+    p, q = (sampling_probs(models()[name](ids)[0, LENGTH - 1:], [[]] * NEW, how) for name in ("target", "draft"))
+    return acceptance_rate(p, q)
 
 
 def by_place(rate: torch.Tensor, k: int) -> float:
@@ -91,13 +77,13 @@ def by_place(rate: torch.Tensor, k: int) -> float:
     return 1 + rate.unfold(-1, k, 1).cumprod(-1).sum(-1).mean().item()
 
 
-def measure(name: str, temperature: float, k: int, seed: int) -> list[str]:
-    draft = models()[name] if name == "model" else lookup_draft(3)
-    new, found = speculative_generate(models()["target"], draft, prompts(seed), NEW, k=k, temperature=temperature,
-                                      rng=torch.Generator().manual_seed(seed))
-    rate = rates(name, temperature, seed)
-    return [name, str(temperature), str(k), str(seed), str(sum(map(len, new))), *map(str, found),
-            f"{rate.mean():.4f}", f"{by_place(rate, k):.4f}" if name == "model" else ""]
+def measure(temperature: float, k: int, seed: int) -> list[str]:
+    target, draft = models().values()
+    [new], found = speculative_generate(target, draft, [prompt(seed)], NEW, k=k, temperature=temperature,
+                                        rng=torch.Generator().manual_seed(seed))
+    rate = rates(temperature, seed)
+    return [str(temperature), str(k), str(seed), str(len(new)), *map(str, found), f"{rate.mean():.4f}",
+            f"{by_place(rate, k):.4f}"]
 
 
 def main() -> None:
