@@ -285,7 +285,7 @@ def test_accept_refuses(impl, draw):
 
     They name draft_ids and target_probs. Look before rng is asked.
     """
-    p, q, rng = _probs(draw, 2, 4, 5), _probs(draw, 2, 3, 5), _rng(12)
+    p, q, rng = _probs(draw, 2, 4, 5), _probs(draw, 2, 3, 5), _rng(draw.seed)
     inside = draw.ints(5, 2, 3)
     high, low = inside.clone(), inside.clone()
     high[1, 2], low[0, 0] = 5, -1
