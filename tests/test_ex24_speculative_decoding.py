@@ -476,12 +476,13 @@ def test_reader_refuses(impl, draw):
     refusal the Reader goes on from what it has read.
     """
     text = draw.ints(12, 5).tolist()
-    rolling = impl.make_caches(_model(impl, draw, layers=2, windows=(None, 4)).config, 1, 20)
+    rolling = [impl.make_caches(_model(impl, draw, layers=2, windows=windows).config, 1, 20)
+               for windows in ((None, 4), (4, None))]
     model = _model(impl, draw)
     reader = impl.new_reader(model, 20)
     reader(text[:4], 1)
     given = _watch(model)
-    return {"caches": raises(ValueError, lambda: impl.Reader(model, rolling), names="caches"),
+    return {"caches": [raises(ValueError, lambda: impl.Reader(model, caches), names="caches") for caches in rolling],
             "last": [raises(ValueError, lambda: reader(ids, last), names="last")
                      for ids, last in ((text, 0), (text, 6), ([], 1), (text[1:], -1))],
             "afterwards": reader(text, 1), "given to the model": given}
