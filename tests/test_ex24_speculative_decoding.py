@@ -736,7 +736,7 @@ def test_generate_refuses(impl, draw):
     given = []
     for model in (target, draft):
         model.register_forward_hook(lambda *passed: given.append(1))
-    windowed, narrow = _model(impl, draw, layers=2, windows=(None, 3)), _model(impl, draw, vocab_size=11)
+    windowed, narrow = _model(impl, draw, layers=2, windows=(3, None)), _model(impl, draw, vocab_size=11)
     short = _model(impl, draw, max_seq_len=8)
     bad = {"k": (target, draft, [[1]], 3, {"k": 0}), "top_k": (target, draft, [[1]], 3, {"top_k": 0}),
            "ids": (target, draft, [[1], []], 3, {}), "max_new_tokens": (target, draft, [[1]], -1, {}),
