@@ -34,9 +34,9 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 
 TABLE = HERE / "24_speculation.csv"
 COLUMNS = ["temperature", "k", "seed", "tokens", "passes", "drafted", "judged", "accepted", "rate", "by place"]
-TEMPERATURES, KS, SEEDS = (0, 1), (1, 2, 4, 8), range(5)
+TEMPERATURES, KS, SEEDS = (0, 0.5, 1), (1, 2, 4, 8), range(5)
 SETTINGS = [(temperature, k, seed) for seed in SEEDS for temperature in TEMPERATURES for k in KS]
-LENGTH, NEW = 48, 32
+LENGTH, NEW = 48, 64
 
 
 @cache
