@@ -133,7 +133,7 @@ def test_sampling_probs_of_other_dtypes(impl, draw, dtype):
 @points(2)
 def test_reader_of_many_texts(impl, draw):
     """Texts in any order, of any length, with beginnings in common or without."""
-    model = _model(impl, draw, layers=2)
+    model = _model(impl, draw)
     given, reader, said = _watch(model), impl.new_reader(model, 12), []
     text = draw.ints(3, 4).tolist()
     for size in (draw.ints(4, 9) + 1).tolist():
