@@ -1,0 +1,423 @@
+"""Speculative decoding: several tokens for one reading of the weights.
+
+A cheap draft guesses k tokens. The model, here the target, looks at all of them in one forward pass, which costs
+hardly more than a pass over one token, keeps those that agree with its own distribution, and adds one of its own. What
+comes out is distributed exactly as what the target alone would say. Leviathan et al., 2023 (arXiv 2211.17192); Chen et
+al., 2023 (arXiv 2302.01318).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from given.sizes import at_least_one, widen
+
+from .ex05_softmax import softmax
+from .ex13_transformer import ModelConfig, Transformer, make_caches
+from .ex15_generation import Sampling, apply_temperature, inverse_cdf, repetition_penalty, sample
+
+# What drafts: (text so far, how many tokens at most) → (those tokens, the probabilities that each was drawn from).
+# None for the probabilities says that nothing was drawn: each token had a probability of 1.
+Draft = Callable[[list[int], int], tuple[list[int], Tensor | None]]
+
+# A small model that drafts for the pocket model: its vocabulary, and one narrow layer.
+POCKET_DRAFT = ModelConfig(
+    vocab_size=4096, d_model=128, layers=1, heads=4, kv_heads=2, d_ff=256, max_seq_len=512,
+    tie_embeddings=True)
+
+NOTHING = -1    # fills up the ids of accept behind the last token
+
+
+def must_be_probabilities(**given: Tensor) -> None:
+    """Given: raise ValueError naming the argument whose rows are not numbers from 0 on that add up to 1."""
+    for name, x in given.items():
+        off = (widen(x).sum(-1) - 1).abs()
+        if not ((x >= 0).all() and (off < 0.01).all()):
+            raise ValueError(f"{name} must hold probabilities, rows from 0 on that add up to 1, got {x}")
+
+
+# -- one token of the draft
+
+def acceptance_rate(
+    target_probs: Float[Tensor, "*batch vocab"], draft_probs: Float[Tensor, "*batch vocab"]
+) -> Float[Tensor, "*batch"]:
+    """The chance that a token drawn from draft_probs is accepted: Σ min(p, q) over the vocabulary.
+
+    p: target_probs, q: draft_probs. 1 where they are equal, 0 where they have no token in common. In at least float32.
+
+    Raises ValueError naming the argument whose rows are no probabilities. Leviathan et al., theorem 3.5.
+    """
+    # BEGIN SOLUTION
+    must_be_probabilities(target_probs=target_probs, draft_probs=draft_probs)
+    return torch.minimum(widen(target_probs), widen(draft_probs)).sum(-1)
+    # END SOLUTION
+
+
+def residual(
+    target_probs: Float[Tensor, "*batch vocab"], draft_probs: Float[Tensor, "*batch vocab"]
+) -> Float[Tensor, "*batch vocab"]:
+    """What to draw from where a draft was rejected: max(0, p − q), divided by its sum over the vocabulary.
+
+    p: target_probs, q: draft_probs. It holds what the draft says too rarely. A row where nothing is left, since p and q
+    are equal, gives p: nothing is rejected there but by rounding. In at least float32.
+
+    Raises ValueError naming the argument whose rows are no probabilities.
+    """
+    # BEGIN SOLUTION
+    must_be_probabilities(target_probs=target_probs, draft_probs=draft_probs)
+    left = (widen(target_probs) - widen(draft_probs)).clamp(min=0)
+    total = left.sum(-1, keepdim=True)
+    return torch.where(total > 0, left / total, target_probs)
+    # END SOLUTION
+
+
+def accept(
+    draft_ids: Int[Tensor, "*batch k"],
+    draft_probs: Float[Tensor, "*batch k vocab"],
+    target_probs: Float[Tensor, "*batch places vocab"],
+    rng: torch.Generator | None = None,
+) -> tuple[Int[Tensor, "*batch k+1"], Int[Tensor, "*batch"]]:
+    """Keep the drafts up to the first that is rejected, and add one token of the target's own.
+
+    draft_ids: k drafted tokens, maybe none. draft_probs: what each was drawn from, q. target_probs: what the target
+    says in each of these k places and in the one behind them, p, so k + 1 rows. Draft i is accepted where
+
+        u[i] · q[i, draft] < p[i, draft],
+
+    that is with probability min(1, p / q). The own token is drawn from the residual in the place of the first
+    rejection; where there is none, from the last row of target_probs: the bonus token. Either by inverse_cdf with u[k].
+
+    u: torch.rand((*batch, k + 1), generator=rng, dtype=torch.float64) on rng's device; without an rng, torch's own
+    generator on the CPU. All of them are drawn, whatever is rejected. Everything is computed in float64.
+
+    Returns (ids, count). count: how many drafts were accepted, 0 … k. ids: these, the own token, and −1 behind it.
+    Both int64.
+
+    Raises ValueError naming draft_ids where one is not in 0 … vocab − 1, target_probs where it has not k + 1 rows, and
+    the argument whose rows are no probabilities; nothing is drawn then.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
+    """
+    # BEGIN SOLUTION
+    *batch, k = draft_ids.shape
+    if target_probs.shape[-2] != k + 1:
+        raise ValueError(f"target_probs must have k + 1 = {k + 1} rows, got {target_probs.shape[-2]}")
+    if ((draft_ids < 0) | (draft_ids >= target_probs.shape[-1])).any():
+        raise ValueError(f"draft_ids must be in 0 … {target_probs.shape[-1] - 1}, got {draft_ids}")
+    must_be_probabilities(draft_probs=draft_probs, target_probs=target_probs)
+    q, p, drafts = draft_probs.double(), target_probs.double(), draft_ids.long()
+    u = torch.rand(*batch, k + 1, generator=rng, dtype=torch.float64, device=rng.device if rng else "cpu").to(p.device)
+
+    q_drafts = q.gather(-1, drafts[..., None]).squeeze(-1)
+    p_drafts = p[..., :k, :].gather(-1, drafts[..., None]).squeeze(-1)
+    accepted = u[..., :k] * q_drafts < p_drafts
+    count = accepted.cumprod(-1).sum(-1)                # 1, 1, 0, 1 becomes 1, 1, 0, 0
+    rows = torch.cat([residual(p[..., :k, :], q), p[..., k:, :]], dim=-2)       # the row for a count of 0, 1, … k
+    row = rows.take_along_dim(count[..., None, None], dim=-2).squeeze(-2)
+    own = inverse_cdf(row.log(), u[..., k])
+
+    place, end = torch.arange(k + 1, device=p.device), count[..., None]
+    ids = F.pad(drafts, (0, 1)).where(place < end, own[..., None])
+    return ids.masked_fill(place > end, NOTHING), count
+    # END SOLUTION
+
+
+# -- what it is worth
+
+def expected_tokens(rate: float, k: int) -> float:
+    """How many tokens a forward pass of the target yields: 1 + a + a² + … + aᵏ = (1 − aᵏ⁺¹) / (1 − a).
+
+    rate: the probability a that a draft is accepted, taken to be the same in every place. The i-th draft counts only
+    where all before it were accepted; the 1 is the target's own token. For a = 1 it is k + 1.
+
+    Raises ValueError naming rate where it is not in [0, 1], k where it is below 0. Leviathan et al., equation 1.
+    """
+    # BEGIN SOLUTION
+    if not 0 <= rate <= 1:
+        raise ValueError(f"rate must be in [0, 1], got {rate}")
+    if k < 0:
+        raise ValueError(f"k must be at least 0, got {k}")
+    return sum(float(rate) ** i for i in range(k + 1))
+    # END SOLUTION
+
+
+def speedup(rate: float, k: int, cost: float) -> float:
+    """How many times as fast as without drafts: expected_tokens(rate, k) / (1 + k · cost).
+
+    cost: the time in which one token is drafted, in forward passes of the target; 0 for a draft that costs nothing. A
+    pass over k + 1 tokens is taken to last as long as one over a single token. Below 1, drafting is a loss.
+
+    Raises ValueError naming cost where it is below 0, and what expected_tokens raises. Leviathan et al., theorem 3.8.
+    """
+    # BEGIN SOLUTION
+    if not cost >= 0:
+        raise ValueError(f"cost must be at least 0, got {cost}")
+    return expected_tokens(rate, k) / (1 + k * cost)
+    # END SOLUTION
+
+
+# -- drafts
+
+def prompt_lookup(ids: list[int], n: int, k: int) -> list[int]:
+    """A draft without a model: what stood behind the last tokens when they occurred before.
+
+    The last n tokens are searched for in what stands before them; where they did not occur, the last n − 1, and so on
+    down to the last one. Of several occurrences the latest counts; it may overlap with the last tokens, but is not they
+    themselves. Returns the k tokens behind it, fewer where the text ends; none where nothing was found.
+
+    Raises ValueError naming n or k where it is below 1. Saxena, 2023 (github.com/apoorvumang/prompt-lookup-decoding).
+    """
+    # BEGIN SOLUTION
+    at_least_one(n=n, k=k)
+    for size in range(min(n, len(ids) - 1), 0, -1):
+        for start in range(len(ids) - size - 1, -1, -1):
+            if ids[start:start + size] == ids[-size:]:
+                return ids[start + size:start + size + k]
+    return []
+    # END SOLUTION
+
+
+def lookup_draft(n: int = 3) -> Draft:
+    """Given: prompt_lookup as a draft for speculative_generate. It draws nothing, so it has no probabilities.
+
+    Where the text ends before k tokens were found, it is asked again for the text with its draft: what repeats itself
+    goes on doing so.
+    """
+    def draft(ids: list[int], k: int) -> tuple[list[int], None]:
+        """What stood behind these tokens, and then behind that, until there are k or nothing is found."""
+        found, more = [], True
+        while more and len(found) < k:
+            more = prompt_lookup(ids + found, n, k - len(found))
+            found += more
+        return found, None
+    return draft
+
+
+def sampling_probs(
+    logits: Float[Tensor, "rows vocab"], ids: list[list[int]], sampling: Sampling
+) -> Float[Tensor, "rows vocab"]:
+    """The probabilities with which sampling.choose chooses each token: what is accepted is measured by these.
+
+    ids: the text so far of each row. The repetition penalty; then, for a temperature of 0, a probability of 1 for the
+    largest logit (the lowest id of equals); otherwise the temperature, sampling.filters() in their order, and a
+    softmax. In at least float32 up to the softmax, which is in float64.
+
+    Raises ValueError naming ids where they are not one list per row.
+    """
+    # BEGIN SOLUTION
+    logits = repetition_penalty(widen(logits), ids, sampling.repetition_penalty)
+    if sampling.temperature == 0:
+        return F.one_hot(logits.argmax(-1), logits.shape[-1]).double()
+    logits = apply_temperature(logits, sampling.temperature)
+    for keep, limit in sampling.filters():
+        logits = keep(logits, limit)
+    return softmax(logits.double())
+    # END SOLUTION
+
+
+class Reader:
+    """A model and what it has read: it computes only what is new of a text, and forgets what is no longer in it.
+
+    caches: one per layer, such as make_caches(model.config, 1, capacity). seen: the ids whose keys and values they
+    hold, at first none.
+
+    Raises ValueError naming caches where one cannot rewind: a RollingKVCache has written over what it would go back to,
+    and a state of fixed size has added it up.
+    """
+
+    def __init__(self, model: Transformer, caches: list):
+        # BEGIN SOLUTION
+        for cache in caches:
+            if not hasattr(cache, "rewind"):
+                raise ValueError(f"caches must be able to rewind, got a {type(cache).__name__}")
+        self.model, self.caches, self.seen = model, caches, []
+        # END SOLUTION
+
+    def __call__(self, ids: list[int], last: int) -> Float[Tensor, "last vocab"]:
+        """The logits behind each of the last tokens of ids, which is a whole text: (last, vocab).
+
+        One forward pass, over as few tokens as possible. What seen and ids have in common from the start on is kept,
+        but never of the last tokens, whose logits are asked for. The caches are rewound to it, the model is given the
+        rest of ids, and seen is ids. No gradients.
+
+        Raises ValueError naming last where it is not in 1 … len(ids); nothing is rewound then.
+        """
+        # BEGIN SOLUTION
+        if not 1 <= last <= len(ids):
+            raise ValueError(f"last must be in 1 … {len(ids)}, the length of ids, got {last}")
+        same = next((i for i, (old, new) in enumerate(zip(self.seen, ids)) if old != new), len(self.seen))
+        kept = min(same, len(ids) - last)
+        for cache in self.caches:
+            cache.rewind(cache.length - kept)
+        self.seen = self.seen[:kept]
+        tokens = torch.tensor([ids[kept:]], device=next(self.model.parameters()).device)
+        with torch.inference_mode():
+            logits = self.model(tokens, caches=self.caches)
+        self.seen = list(ids)
+        return logits[0, -last:]
+        # END SOLUTION
+
+
+def draft_tokens(
+    ids: list[int], k: int, reader: Reader, sampling: Sampling, rng: torch.Generator | None = None
+) -> tuple[list[int], Float[Tensor, "k vocab"]]:
+    """A model as a draft: k tokens behind ids, one after the other, and the probabilities each was drawn from.
+
+    Each is drawn from sampling_probs by sample, of the logarithms, with one number from rng. The text that the next one
+    follows, and that is penalized, is ids and the tokens drafted so far.
+
+    Raises ValueError naming k where it is below 1.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
+    """
+    # BEGIN SOLUTION
+    at_least_one(k=k)
+    text, probs = list(ids), []
+    for _ in range(k):
+        probs.append(sampling_probs(reader(text, 1), [text], sampling))
+        text.append(sample(probs[-1][0].log(), rng).item())
+    return text[len(ids):], torch.cat(probs)
+    # END SOLUTION
+
+
+# -- the loop
+
+def speculative_step(
+    ids: list[int], k: int, reader: Reader, draft: Draft, sampling: Sampling, rng: torch.Generator | None = None
+) -> tuple[list[int], int, int]:
+    """One forward pass of the target: (the new tokens, how many were drafted, how many of these were accepted).
+
+    draft(ids, k) gives at most k tokens and their probabilities, or None for a probability of 1 each; for k = 0 it is
+    not asked. reader, the target's, reads ids and the drafts at once. Every place gets its sampling_probs, for the text
+    in front of it, drafts included. accept does the rest. New are the accepted drafts and one more token.
+
+    Raises ValueError naming draft where it gives more than k tokens.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
+    """
+    # BEGIN SOLUTION
+    drafted, draft_probs = draft(ids, k) if k else ([], None)
+    if len(drafted) > k:
+        raise ValueError(f"draft must give at most k = {k} tokens, got {len(drafted)}")
+    logits = reader(ids + drafted, len(drafted) + 1)
+    texts = [ids + drafted[:i] for i in range(len(drafted) + 1)]
+    target_probs = sampling_probs(logits, texts, sampling)
+    draft_ids = torch.tensor(drafted, dtype=torch.int64, device=logits.device)
+    if draft_probs is None:
+        draft_probs = F.one_hot(draft_ids, logits.shape[-1]).double()
+    new, count = accept(draft_ids, draft_probs, target_probs, rng)
+    return new[:count + 1].tolist(), len(drafted), int(count)
+    # END SOLUTION
+
+
+class Statistics(NamedTuple):
+    """What speculative_generate has done, all rows together.
+
+    passes: forward passes of the target. drafted: tokens that were drafted. judged: those of them that decided
+    something, the accepted ones and the first rejected one of each pass. accepted: without the target's own tokens, and
+    counting those behind a stop token. So accepted / judged measures acceptance_rate, and 1 + accepted / passes
+    expected_tokens.
+    """
+
+    passes: int
+    drafted: int
+    judged: int
+    accepted: int
+
+
+def models_must_fit(target: Transformer, draft: Transformer | Draft, ids: list[list[int]], max_new_tokens: int) -> None:
+    """Given: raise ValueError where there is nothing to go on from, or a model has no room or another vocabulary."""
+    if not ids or not all(ids):
+        raise ValueError(f"ids must hold a prompt of at least one token per row, got {ids}")
+    if max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens must be at least 0, got {max_new_tokens}")
+    for name, model in {"target": target, "draft": draft}.items():
+        if not isinstance(model, nn.Module):
+            continue
+        room = model.config.max_seq_len - max(map(len, ids))
+        if max_new_tokens > room:
+            raise ValueError(f"max_new_tokens must be at most {room}, what the longest prompt leaves of the {name}'s "
+                             f"max_seq_len = {model.config.max_seq_len}, got {max_new_tokens}")
+        if model.config.vocab_size != target.config.vocab_size:
+            raise ValueError(f"draft must have target's vocabulary of {target.config.vocab_size} tokens, "
+                             f"got {model.config.vocab_size}")
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """Given: the models in eval mode; afterwards each of their modules is in the mode that it was in."""
+    training = [module for model in models for module in model.modules() if module.training]
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def new_reader(model: Transformer, capacity: int) -> Reader:
+    """Given: a Reader of one text of at most capacity tokens, in the dtype and on the device of the parameters."""
+    weight = next(model.parameters())
+    return Reader(model, make_caches(model.config, 1, capacity, weight.dtype, weight.device))
+
+
+def speculative_generate(
+    target: Transformer,
+    draft: Transformer | Draft,
+    ids: list[list[int]],
+    max_new_tokens: int,
+    stop: Iterable[int] = (),
+    rng: torch.Generator | None = None,
+    k: int = 4,
+    **sampling: float | None,
+) -> tuple[list[list[int]], Statistics]:
+    """Continue prompts as target's generate does, drafting up to k tokens at a time: (new ids, Statistics).
+
+    draft: a model with target's vocabulary, which is given the same sampling settings, or any Draft. Drawn text has the
+    distribution of generate's, not the same tokens; with temperature 0 the tokens are the same (but where two logits
+    are so nearly equal that rounding decides, which is another for one token than for several).
+
+    The prompts are continued one after the other: after a pass, each row of a batch would stand somewhere else, and a
+    cache has one length. Each has Readers of its own. A pass drafts at most k tokens, and never more than
+    max_new_tokens leave room for: one place is the target's own token's. A row ends before the first id out of stop,
+    wherever in the new tokens that is; stop may be an iterator.
+
+    In each pass the draft model draws its numbers from rng, one per token, and then accept does. With temperature 0
+    nothing is left to chance, and rng is left alone. Both models are in eval mode meanwhile, and then as they were.
+
+    Raises ValueError naming k where it is below 1, the fields of Sampling, what models_must_fit refuses, and caches
+    where one of a model's cannot rewind (it has windows); nothing is computed then.
+
+    To be written here: torch's multinomial, Categorical and gumbel_softmax are not used.
+    """
+    # BEGIN SOLUTION
+    at_least_one(k=k)
+    how, stop = Sampling(**sampling), set(stop)
+    models_must_fit(target, draft, ids, max_new_tokens)
+    models = [model for model in (target, draft) if isinstance(model, nn.Module)]
+    if how.temperature == 0:
+        rng = torch.Generator()         # accept draws from it, but all its chances are 0 or 1
+    new, passes, drafted, judged, accepted = [], 0, 0, 0, 0
+    with evaluating(*models):
+        for prompt in ids:
+            reader, *drafter = [new_reader(model, len(prompt) + max_new_tokens) for model in models]
+            propose = partial(draft_tokens, reader=drafter[0], sampling=how, rng=rng) if drafter else draft
+            text, end = list(prompt), len(prompt) + max_new_tokens
+            while len(text) < end:
+                said, tried, count = speculative_step(text, min(k, end - len(text) - 1), reader, propose, how, rng)
+                passes, drafted, accepted = passes + 1, drafted + tried, accepted + count
+                judged += min(count + 1, tried)
+                stopped = next((i for i, id in enumerate(said) if id in stop), None)
+                text += said[:stopped]
+                if stopped is not None:
+                    break
+            new.append(text[len(prompt):])
+    return new, Statistics(passes, drafted, judged, accepted)
+    # END SOLUTION

@@ -1,0 +1,56 @@
+"""What lesson 24 quotes: all runs are recorded, one comes out again, and the draft is what its script trains."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from assets.draft import train as draft
+from given.torch_kernels import use_torch_kernels
+from solutions.ex13_transformer import count_parameters
+from solutions.ex16_pretrained import config_from_hf, load_pretrained, load_tokenizer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def script(evidence):
+    return evidence("24_speculation")
+
+
+@pytest.fixture(scope="module")
+def rows(recorded):
+    return recorded("24_speculation")
+
+
+def test_every_run_is_recorded(script, rows):
+    assert [(float(row["temperature"]), int(row["k"]), int(row["seed"])) for row in rows] == script.SETTINGS
+    for row in rows:
+        passes, accepted, judged, drafted = (int(row[name]) for name in ("passes", "accepted", "judged", "drafted"))
+        assert int(row["tokens"]) == script.NEW == passes + accepted
+        assert accepted <= judged <= drafted <= passes * int(row["k"])
+
+
+@pytest.mark.parametrize("temperature, k, seed", [(0, 2, 1), (1, 4, 3)])
+def test_a_run_comes_out_again(script, rows, temperature, k, seed):
+    setting = (str(temperature), str(k), str(seed))
+    row = next(row for row in rows if tuple(row.values())[:3] == setting)
+    again = dict(zip(script.COLUMNS, script.measure(temperature, k, seed), strict=True))
+    # another Python has another text, and another processor's rounding can choose another token
+    assert int(again["passes"]) == pytest.approx(int(row["passes"]), rel=0.15)
+    assert float(again["rate"]) == pytest.approx(float(row["rate"]), abs=0.05)
+
+
+def test_the_draft_is_the_one_that_its_script_makes():
+    config = json.loads((draft.HERE / "config.json").read_text())
+    assert count_parameters(config_from_hf(config)) == count_parameters(draft.DRAFT)
+    assert (draft.HERE / "model.safetensors").stat().st_size <= 2e6
+    with (draft.HERE / "training.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert int(last["step"]) == draft.STEPS
+    target, small = (use_torch_kernels(load_pretrained(folder, dtype=torch.float32)).eval()
+                     for folder in (draft.TARGET, draft.HERE))
+    ids = load_tokenizer(draft.TARGET).encode("".join(text + draft.END for text in draft.held_out_texts()))
+    shared, _ = draft.agreement(target, small, torch.tensor(ids))
+    assert shared == pytest.approx(float(last["held-out sum of min(p, q)"]), abs=0.03)
