@@ -23,7 +23,7 @@ HIDDEN = TESTS / "hidden"
 EXERCISES = Path(os.environ.get("COURSE_EXERCISES", ROOT / "exercises")).resolve()
 
 # The course's parts, each by the number that it begins with.
-PARTS = {"00": "The pieces", "09": "Attention", "13": "Whole models", "17": "Modern practice"}
+PARTS = {"00": "The pieces", "09": "Attention", "13": "Whole models", "17": "Modern practice", "22": "At scale"}
 BLOCK = re.compile(r"^([ \t]*)# BEGIN SOLUTION\n.*?^[ \t]*# END SOLUTION\n", re.M | re.S)
 
 
