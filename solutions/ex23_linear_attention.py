@@ -367,8 +367,8 @@ class StateCache(KVCache):
 
     def update(
         self,
-        state: Float[Tensor, "batch heads head_dim value_dim"],
-        inputs: Float[Tensor, "batch before channels"],
+        state: Float[Tensor, "_ _ _ _"],
+        inputs: Float[Tensor, "_ _ _"],
         n: int,
     ) -> None:
         """Keep what n more tokens have made of state and inputs, in place of what was kept.
@@ -505,7 +505,7 @@ class GatedDeltaNet(nn.Module):
         x: Float[Tensor, "batch seq d_model"],
         mask: Bool[Tensor, "..."] | None = None,
         positions: Int[Tensor, "..."] | None = None,
-        cache: StateCache | None = None,
+        cache: KVCache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         """x: only the new tokens, where there is a cache; it holds what the old ones left.
 
@@ -553,7 +553,7 @@ class GatedDeltaNet(nn.Module):
         return self.o_proj(merge_heads(self.norm(out.to(x.dtype), gate)))
         # END SOLUTION
 
-    def _cache_must_fit(self, cache: StateCache, batch: int) -> None:
+    def _cache_must_fit(self, cache: KVCache, batch: int) -> None:
         """Given: a ValueError that names cache, unless it is a StateCache for this layer and batch."""
         wanted = (batch, self.value_heads, self.head_dim, self.value_dim)
         if not isinstance(cache, StateCache):

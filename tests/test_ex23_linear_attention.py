@@ -174,7 +174,8 @@ def test_chunks_make_no_square(impl, draw):
         with torch.no_grad(), Operations() as operations:
             impl.chunk_linear_attention(q[:, :, :seq], k[:, :, :seq], v[:, :, :seq], chunk=64)
         counts.append(operations.count)
-    return {"no square": square.largest <= 96 * 96 // 4, "as many operations": counts[1] <= counts[0] + 4}
+    return {"no square": square.largest <= 96 * 96 // 4, "as many operations": counts[1] <= counts[0] + 4,
+            "state": impl.chunk_linear_attention(q, k, v, chunk=8)[1].flatten()}
 
 
 def test_linear_attention_gradients(impl, draw):
@@ -281,6 +282,7 @@ def test_no_loop_over_tokens(impl, draw):
                 getattr(impl, name)(*(x[:, :, :seq] for x in (*inputs, *given)), chunk=64)
             counts.append(operations.count)
         said[name] = counts[1] <= counts[0] + 4
+        said[f"state, {name}"] = getattr(impl, name)(*inputs, *given, chunk=64)[1].flatten()
     return said
 
 
