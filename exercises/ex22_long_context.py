@@ -415,7 +415,7 @@ class SinkAttention(CachedAttention):
 
 
 
-class SinkCache:
+class SinkCache(RollingKVCache):
     """The first `sinks` positions of a text and its last `window` ones; all between is dropped.
 
     keys and values: (batch, kv_heads, sinks + window, head_dim) each. The first `sinks` slots keep
@@ -425,6 +425,8 @@ class SinkCache:
     Keys are kept as they are *before* RoPE. A model that has learned distances up to n can then be
     shown the cache as a text of its own, whose tokens stand at 0, 1, 2 …, however far the real text
     has come; keys that are turned already would have to be turned back first.
+
+    It stands where a RollingKVCache stands, and is one by its class, so that a Transformer takes it.
 
     Raises ValueError naming sinks where it is below 0, or another size below 1. Xiao et al., 2023
     (StreamingLLM, arXiv 2309.17453), section 3.2.
@@ -531,11 +533,12 @@ class StreamingAttention(CachedAttention):
         if cache is None:
             cache = SinkCache(len(x), self.kv_heads, self.sinks, self.window, self.head_dim,
                               x.dtype, x.device)
-        _need(not isinstance(cache, RollingKVCache), "cache", "keep sinks", type(cache))
         if isinstance(cache, SinkCache):
             sizes = cache.sinks, cache.window
             _need(sizes == (self.sinks, self.window), "cache",
                   f"be of {self.sinks} sinks and a window of {self.window}", sizes)
+        else:
+            _need(not isinstance(cache, RollingKVCache), "cache", "keep sinks", type(cache))
         out = []
         for piece in x.split(self.turn.max_seq_len - self.sinks - self.window + 1, dim=1):
             q, k, v = self.project(piece)
