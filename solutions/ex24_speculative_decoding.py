@@ -31,7 +31,7 @@ POCKET_DRAFT = ModelConfig(
     vocab_size=4096, d_model=128, layers=1, heads=4, kv_heads=2, d_ff=256, max_seq_len=512,
     tie_embeddings=True)
 
-NOTHING = -1    # fills up the ids of accept behind the last token
+NOTHING = -1    # fills up the ids of accept after the last token
 
 
 def must_be_probabilities(**given: Tensor) -> None:
@@ -47,7 +47,7 @@ def must_be_probabilities(**given: Tensor) -> None:
 def acceptance_rate(
     target_probs: Float[Tensor, "*batch vocab"], draft_probs: Float[Tensor, "*batch vocab"]
 ) -> Float[Tensor, "*batch"]:
-    """The chance that a token drawn from draft_probs is accepted: Σ min(p, q) over the vocabulary.
+    """The chance α that a token drawn from draft_probs is accepted: Σ min(p, q) over the vocabulary.
 
     p: target_probs, q: draft_probs. 1 where they are equal, 0 where they have no token in common. In at least float32.
 
@@ -65,7 +65,7 @@ def residual(
     """What to draw from where a draft was rejected: max(0, p − q), divided by its sum over the vocabulary.
 
     p: target_probs, q: draft_probs. It holds what the draft says too rarely. A row where nothing is left, since p and q
-    are equal, gives p: nothing is rejected there but by rounding. In at least float32.
+    are equal, gives p: there a rejection can only come from rounding. In at least float32.
 
     Raises ValueError naming the argument whose rows are no probabilities.
     """
@@ -86,7 +86,7 @@ def accept(
     """Keep the drafts up to the first that is rejected, and add one token of the target's own.
 
     draft_ids: k drafted tokens, maybe none. draft_probs: what each was drawn from, q. target_probs: what the target
-    says in each of these k places and in the one behind them, p, so k + 1 rows. Draft i is accepted where
+    says in each of these k places and in the one after them, p, so k + 1 rows. Drafted token i is accepted where
 
         u[i] · q[i, draft] < p[i, draft],
 
@@ -96,8 +96,8 @@ def accept(
     u: torch.rand((*batch, k + 1), generator=rng, dtype=torch.float64) on rng's device; without an rng, torch's own
     generator on the CPU. All of them are drawn, whatever is rejected. Everything is computed in float64.
 
-    Returns (ids, count). count: how many drafts were accepted, 0 … k. ids: these, the own token, and −1 behind it.
-    Both int64.
+    Returns (ids, count). count: how many drafted tokens were accepted, 0 … k. ids: these, the own token, and −1 after
+    it, k + 1 in all. Both int64.
 
     Raises ValueError naming draft_ids where one is not in 0 … vocab − 1, target_probs where it has not k + 1 rows, and
     the argument whose rows are no probabilities; nothing is drawn then.
@@ -131,10 +131,11 @@ def accept(
 # -- what it is worth
 
 def expected_tokens(rate: float, k: int) -> float:
-    """How many tokens a forward pass of the target yields: 1 + a + a² + … + aᵏ = (1 − aᵏ⁺¹) / (1 − a).
+    """How many tokens a forward pass of the target yields: 1 + α + α² + … + αᵏ = (1 − αᵏ⁺¹) / (1 − α).
 
-    rate: the probability a that a draft is accepted, taken to be the same in every place. The i-th draft counts only
-    where all before it were accepted; the 1 is the target's own token. For a = 1 it is k + 1.
+    rate: the probability α that a drafted token is accepted, taken to be the same in every place, whatever became of
+    those before. The i-th counts only where all before it were accepted; the 1 is the target's own token. For α = 1 it
+    is k + 1.
 
     Raises ValueError naming rate where it is not in [0, 1], k where it is below 0. Leviathan et al., equation 1.
     """
@@ -150,7 +151,7 @@ def expected_tokens(rate: float, k: int) -> float:
 def speedup(rate: float, k: int, cost: float) -> float:
     """How many times as fast as without drafts: expected_tokens(rate, k) / (1 + k · cost).
 
-    cost: the time in which one token is drafted, in forward passes of the target; 0 for a draft that costs nothing. A
+    cost: the time c in which one token is drafted, in forward passes of the target; 0 for a draft that costs nothing. A
     pass over k + 1 tokens is taken to last as long as one over a single token. Below 1, drafting is a loss.
 
     Raises ValueError naming cost where it is below 0, and what expected_tokens raises. Leviathan et al., theorem 3.8.
@@ -165,11 +166,11 @@ def speedup(rate: float, k: int, cost: float) -> float:
 # -- drafts
 
 def prompt_lookup(ids: list[int], n: int, k: int) -> list[int]:
-    """A draft without a model: what stood behind the last tokens when they occurred before.
+    """A draft without a model: what stood after the last tokens when they occurred before.
 
     The last n tokens are searched for in what stands before them; where they did not occur, the last n − 1, and so on
     down to the last one. Of several occurrences the latest counts; it may overlap with the last tokens, but is not they
-    themselves. Returns the k tokens behind it, fewer where the text ends; none where nothing was found.
+    themselves. Returns the k tokens after it, fewer where the text ends; none where nothing was found.
 
     Raises ValueError naming n or k where it is below 1. Saxena, 2023 (github.com/apoorvumang/prompt-lookup-decoding).
     """
@@ -186,11 +187,11 @@ def prompt_lookup(ids: list[int], n: int, k: int) -> list[int]:
 def lookup_draft(n: int = 3) -> Draft:
     """Given: prompt_lookup as a draft for speculative_generate. It draws nothing, so it has no probabilities.
 
-    Where the text ends before k tokens were found, it is asked again for the text with its draft: what repeats itself
-    goes on doing so.
+    Where the text ends before k tokens were found, it is asked again for the text with those it found: what repeats
+    itself goes on doing so.
     """
     def draft(ids: list[int], k: int) -> tuple[list[int], None]:
-        """What stood behind these tokens, and then behind that, until there are k or nothing is found."""
+        """What stood after these tokens, and then after that, until there are k or nothing is found."""
         found, more = [], True
         while more and len(found) < k:
             more = prompt_lookup(ids + found, n, k - len(found))
@@ -206,7 +207,7 @@ def sampling_probs(
 
     ids: the text so far of each row. The repetition penalty; then, for a temperature of 0, a probability of 1 for the
     largest logit (the lowest id of equals); otherwise the temperature, sampling.filters() in their order, and a
-    softmax. In at least float32 up to the softmax, which is in float64.
+    softmax. In at least float32 up to there; what is returned is float64, for a temperature of 0, too.
 
     Raises ValueError naming ids where they are not one list per row.
     """
@@ -224,8 +225,8 @@ def sampling_probs(
 class Reader:
     """A model and what it has read: it computes only what is new of a text, and forgets what is no longer in it.
 
-    caches: one per layer, such as make_caches(model.config, 1, capacity). seen: the ids whose keys and values they
-    hold, at first none.
+    Its attributes are model; caches: one per layer, such as make_caches(model.config, 1, capacity); and seen: a list of
+    the ids whose keys and values they hold, at first none.
 
     Raises ValueError naming caches where one cannot rewind: a RollingKVCache has written over what it would go back to,
     and a state of fixed size has added it up.
@@ -240,11 +241,11 @@ class Reader:
         # END SOLUTION
 
     def __call__(self, ids: list[int], last: int) -> Float[Tensor, "last vocab"]:
-        """The logits behind each of the last tokens of ids, which is a whole text: (last, vocab).
+        """The logits after each of the last tokens of ids, which is a whole text: (last, vocab).
 
-        One forward pass, over as few tokens as possible. What seen and ids have in common from the start on is kept,
-        but never of the last tokens, whose logits are asked for. The caches are rewound to it, the model is given the
-        rest of ids, and seen is ids. No gradients.
+        One forward pass, over as few tokens as possible. What seen and ids have in common from the start on is kept;
+        but the last tokens, whose logits are asked for, are read again in any case. The caches are rewound to what is
+        kept, the model is given the rest of ids, and seen becomes a copy of ids. No gradients.
 
         Raises ValueError naming last where it is not in 1 … len(ids); nothing is rewound then.
         """
@@ -267,7 +268,7 @@ class Reader:
 def draft_tokens(
     ids: list[int], k: int, reader: Reader, sampling: Sampling, rng: torch.Generator | None = None
 ) -> tuple[list[int], Float[Tensor, "k vocab"]]:
-    """A model as a draft: k tokens behind ids, one after the other, and the probabilities each was drawn from.
+    """A model as a draft: k tokens after ids, one after the other, and the probabilities each was drawn from.
 
     Each is drawn from sampling_probs by sample, of the logarithms, with one number from rng. The text that the next one
     follows, and that is penalized, is ids and the tokens drafted so far.
@@ -294,8 +295,8 @@ def speculative_step(
     """One forward pass of the target: (the new tokens, how many were drafted, how many of these were accepted).
 
     draft(ids, k) gives at most k tokens and their probabilities, or None for a probability of 1 each; for k = 0 it is
-    not asked. reader, the target's, reads ids and the drafts at once. Every place gets its sampling_probs, for the text
-    in front of it, drafts included. accept does the rest. New are the accepted drafts and one more token.
+    not asked. reader, the target's, reads ids and the drafted tokens at once. Every place gets its sampling_probs, for
+    the text in front of it, drafted tokens included. accept does the rest. New are the accepted tokens and one more.
 
     Raises ValueError naming draft where it gives more than k tokens.
 
@@ -319,10 +320,10 @@ def speculative_step(
 class Statistics(NamedTuple):
     """What speculative_generate has done, all rows together.
 
-    passes: forward passes of the target. drafted: tokens that were drafted. judged: those of them that decided
-    something, the accepted ones and the first rejected one of each pass. accepted: without the target's own tokens, and
-    counting those behind a stop token. So accepted / judged measures acceptance_rate, and 1 + accepted / passes
-    expected_tokens.
+    passes: forward passes of the target. drafted: tokens that were drafted. judged: those of them that were looked at,
+    the accepted ones and the first rejected one of each pass. accepted: without the target's own tokens, and counting
+    those after a stop token. So, if all places are alike, accepted / judged estimates acceptance_rate, and
+    1 + accepted / passes expected_tokens.
     """
 
     passes: int
@@ -385,12 +386,13 @@ def speculative_generate(
     are so nearly equal that rounding decides, which is another for one token than for several).
 
     The prompts are continued one after the other: after a pass, each row of a batch would stand somewhere else, and a
-    cache has one length. Each has Readers of its own. A pass drafts at most k tokens, and never more than
-    max_new_tokens leave room for: one place is the target's own token's. A row ends before the first id out of stop,
-    wherever in the new tokens that is; stop may be an iterator.
+    cache has one length. Each has Readers of its own, with room for the prompt and max_new_tokens. A pass drafts at
+    most k tokens, and never more than max_new_tokens leave room for: one place is the target's own token's. A row ends
+    before the first id out of stop, wherever in the new tokens that is; stop may be an iterator.
 
     In each pass the draft model draws its numbers from rng, one per token, and then accept does. With temperature 0
-    nothing is left to chance, and rng is left alone. Both models are in eval mode meanwhile, and then as they were.
+    nothing is left to chance, and rng is left alone: what accept draws all the same is from a generator of its own.
+    Both models are in eval mode meanwhile, and then as they were.
 
     Raises ValueError naming k where it is below 1, the fields of Sampling, what models_must_fit refuses, and caches
     where one of a model's cannot rewind (it has windows); nothing is computed then.
