@@ -175,8 +175,8 @@ class MultiHeadLatentAttention(nn.Module):
         v = W_V c                   of each head: value_dim numbers
         q = [plain; turned]         of each head: nope_dim + rope_dim numbers
 
-    RoPE turns rope_dim features of every query head, and one key of rope_dim features, which all
-    heads share. The rest of queries and keys knows no position ("nope"). Scores are divided by
+    RoPE turns (rotates) rope_dim features of every query head, and one key of rope_dim features,
+    which all heads share. The rest of queries and keys knows no position ("nope"). Scores are divided by
     √(nope_dim + rope_dim). Only c and the turned key are cached.
 
     q_down, q_norm, q_up: d_model to q_rank, an RMSNorm, and up to all heads' q; with q_rank=None
@@ -184,7 +184,8 @@ class MultiHeadLatentAttention(nn.Module):
     kv_norm: RMSNorm(kv_rank). kv_up: up to [W_K c; v] of each head. o_proj: heads · value_dim to
     d_model. No biases.
     rope: a RoPE for rope_dim, or None. score_scale: multiplies the queries (DeepSeek-V3 with YaRN:
-    the square of its attention scale). norm_eps: of both norms. window is None: all is seen.
+    the square of its attention scale). norm_eps: of both norms.
+    causal, and window, which is None (all is seen), are attributes: the given _visible reads them.
     absorb: an attribute that may be changed at any time: which road forward takes, `expanded` or
     `absorbed`. Both give the same numbers.
 
@@ -221,7 +222,8 @@ class MultiHeadLatentAttention(nn.Module):
     ]:
         """x to (q_nope, q_rope): each head's plain part, and the part that RoPE has turned.
 
-        positions: where the tokens stand, for all rows or for each; 0 … seq − 1 where left out.
+        positions: where the tokens stand, for all rows or for each; 0 … seq − 1 where left out. Those
+        of each row need an axis for the heads, before RoPE takes them.
         """
         raise NotImplementedError
 
@@ -420,7 +422,8 @@ class SinkCache(RollingKVCache):
 
     keys and values: (batch, kv_heads, sinks + window, head_dim) each. The first `sinks` slots keep
     positions 0 … sinks − 1 for good; the rest is a ring, in which position p lies in slot sinks +
-    (p − sinks) mod window. length: how many positions were ever seen.
+    (p − sinks) mod window. sinks, window and length are attributes. length: how many positions
+    were ever seen. RollingKVCache's own __init__, which makes another storage, is not called.
 
     Keys are kept as they are *before* RoPE. A model that has learned distances up to n can then be
     shown the cache as a text of its own, whose tokens stand at 0, 1, 2 …, however far the real text
@@ -452,8 +455,8 @@ class SinkCache(RollingKVCache):
         """Take in q new positions, and return what their queries may see, oldest first.
 
         These are the sinks, the last window − 1 positions before the new ones that are no sinks,
-        and the q new ones (fewer while the cache is young). What comes back is no view of the
-        storage.
+        and all q new ones, also where q is above window (fewer while the cache is young). What comes
+        back is no view of the storage.
 
         Raises ValueError, and leaves the cache as it was, where k or v does not fit (see
         `cache_must_fit`).
@@ -476,9 +479,9 @@ def streaming_attention(
     """Each query sees the first `sinks` keys and the last `window` ones, at places in the cache.
 
     q and k are not turned yet; the queries are the last of the keys. A key's place is its index in
-    k. A query at index i stands at place min(i, sinks + window − 1), the last of a full cache: the
-    window's keys stand at their real distance from it, 0 … window − 1, and sink j at place j.
-    window counts the token itself.
+    k. A query has two places. For the window's keys it stands at its own index i, so that they are
+    0 … window − 1 away, as in the text. For the sinks it stands at min(i, sinks + window − 1), the
+    last place of a full cache, and sink j at place j. window counts the token itself.
 
     So a chunk gives what its tokens give one by one, when all between is dropped before each.
     Computed in at least float32 after RoPE, returned in the dtype of q.
