@@ -1,7 +1,8 @@
 """Linear attention: a state instead of a cache.
 
-Without the softmax, attention is a sum of outer products k vᵀ. The sum is a matrix of one size, the
-state, however long the text is: each token writes into it, and each query reads it.
+Without the softmax, attention is a sum of outer products kᵀ v. The sum is a matrix of one size, the
+state, however long the text is: each token writes into it, and each query reads it. Everywhere q, k
+and v are rows, and the state S has a row for each feature of k and a column for each of v.
 """
 
 import copy
@@ -68,7 +69,8 @@ def linear_attention(
     its own by q · k. S, the state, is what earlier tokens left, zeros where it is None.
 
     Returns (out, state), out in the dtype of q. Computed in at least float32, and the state stays
-    so. It takes seq² numbers, as attention does. Katharopoulos et al., 2020 (arXiv 2006.16236).
+    so. No tokens: no output, and the state as it came. It takes seq² numbers, as attention does.
+    Katharopoulos et al., 2020 (arXiv 2006.16236).
     """
     raise NotImplementedError
 
@@ -76,7 +78,7 @@ def linear_attention(
 def recurrent_linear_attention(
     q: Keys, k: Keys, v: Values, state: State | None = None
 ) -> tuple[Values, State]:
-    """Token by token: each writes S ← S + k vᵀ, and then reads out = Sᵀ q.
+    """Token by token: each writes S ← S + kᵀ v, and then reads out = q S.
 
     Arguments and results as linear_attention's. One more token costs the same after ten tokens and
     after a million.
@@ -100,7 +102,7 @@ def chunk_linear_attention(
 def decayed_linear_attention(
     q: Keys, k: Keys, v: Values, log_decay: Gate, state: State | None = None
 ) -> tuple[Values, State]:
-    """Token by token with a memory that fades: S ← e^log_decay S + k vᵀ, then out = Sᵀ q.
+    """Token by token with a memory that fades: S ← e^log_decay S + kᵀ v, then out = q S.
 
     log_decay: one number for each token and head, at most 0; with 0 nothing fades. The rest as in
     linear_attention. This is Mamba-2's recurrence, one line away: its C is q, its B is k, its
@@ -114,11 +116,11 @@ def decayed_linear_attention(
 def delta_rule(
     q: Keys, k: Keys, v: Values, beta: Gate, state: State | None = None
 ) -> tuple[Values, State]:
-    """Token by token: correct what the state says of k, S ← S + β k (v − Sᵀ k)ᵀ, then out = Sᵀ q.
+    """Token by token: correct what the state says of k, S ← S + β kᵀ (v − k S), then out = q S.
 
-    Sᵀ k is what the state holds under the key k before the token writes. β, in 0 … 1, is how much
+    k S is what the state holds under the key k before the token writes. β, in 0 … 1, is how much
     of the error is mended: with a k of length 1 and β = 1, the state then says v, and whatever it
-    said of k before is gone. It is one step of gradient descent on ½ |Sᵀ k − v|², of size β.
+    said of k before is gone. It is one step of gradient descent on ½ |k S − v|², of size β.
 
     Arguments and results as linear_attention's, and beta: one number for each token and head.
     Schlag et al., 2021 (arXiv 2102.11174).
@@ -131,10 +133,10 @@ def chunk_delta_rule(
 ) -> tuple[Values, State]:
     """The delta rule chunk by chunk: what all tokens of a chunk write, u, is found at once.
 
-    Token i writes k_i u_iᵀ with u_i = β_i (v_i − (S + Σ_{j<i} k_j u_jᵀ)ᵀ k_i): what it writes
+    Token i writes k_iᵀ u_i with u_i = β_i (v_i − k_i (S + Σ_{j<i} k_jᵀ u_j)): what it writes
     depends on what the tokens before it wrote. Brought to one side, for a whole chunk,
 
-    (I + A) u = β (v − k S), with A_ij = β_i (k_i · k_j) for j < i and 0 elsewhere.
+    (I + A) u = β (v − k S), with A_ij = β_i (k_i · k_j) for j < i and 0 elsewhere; β multiplies rows.
 
     I + A is triangular, with ones on its diagonal; torch.linalg.solve_triangular finds u. With it,
     a chunk is linear attention with u for v: out = (q kᵀ, masked) u + q S, S ← S + kᵀ u. No loop
@@ -151,7 +153,7 @@ def gated_delta_rule(
 ) -> tuple[Values, State]:
     """Token by token: the state fades, S ← e^log_decay S, and then the delta rule corrects it.
 
-    So the error is that of the faded state, and the token's own k vᵀ does not fade with it.
+    So the error is that of the faded state, and the token's own kᵀ v does not fade with it.
 
     Arguments and results as delta_rule's and decayed_linear_attention's. With log_decay = 0 it is
     the delta rule. Yang, Kautz and Hatamizadeh, 2024 (arXiv 2412.06464).
@@ -181,7 +183,7 @@ def chunk_gated_delta_rule(
 
     A_ij = β_i e^(c_i − c_j) (k_i · k_j), (I + A) u = β (v − e^c k S)
     out = (e^(c_i − c_j) q_i · k_j, masked) u + e^c q S
-    S ← e^(c_n) S + Σ_j e^(c_n − c_j) k_j u_jᵀ, where n is the chunk's last token.
+    S ← e^(c_n) S + Σ_j e^(c_n − c_j) k_jᵀ u_j, where n is the chunk's last token.
 
     No exponential is taken of a positive number: above the diagonal, e^(c_i − c_j) would overflow.
 
@@ -203,7 +205,7 @@ def short_convolution(
     inputs: the width − 1 tokens before x, (batch, width − 1, channels); zeros where None.
 
     Returns (y, inputs): y in the dtype of x, its sum taken in at least float32; and the last
-    width − 1 tokens of all so far, in the dtype of x, to go on from.
+    width − 1 tokens of all so far (none for a width of 1), in the dtype of x, to go on from.
 
     Raises ValueError naming inputs where they are not width − 1 tokens.
 
@@ -302,8 +304,8 @@ class GatedDeltaNet(nn.Module):
     a k. value_dim: head_dim where left out. chunk: of chunk_gated_delta_rule.
 
     At the start as in Mamba-2: e^A_log is uniform in 1 … 16, softplus(dt_bias) log-uniform in
-    0.001 … 0.1, so that some heads forget within tens of tokens and some within thousands. conv is
-    uniform within ±1/√conv_width.
+    0.001 … 0.1 (dt_bias = log(e^y − 1) of such a y), so that some heads forget half within a token or
+    two and some within hundreds. conv is uniform within ±1/√conv_width.
 
     Raises ValueError naming a size that is below 1, and value_heads where heads does not divide
     them. Yang, Kautz and Hatamizadeh, 2024 (arXiv 2412.06464).
@@ -361,9 +363,9 @@ class GatedDeltaNet(nn.Module):
            o_proj.
 
         mask: True = a token, False = padding, broadcastable to (batch, 1, 1, keys), where keys are
-        all tokens so far, old and new. Padding is read as zeros and does not touch the state: it
-        writes nothing, and nothing fades. (To the convolution it is a token of zeros: padding
-        belongs on the left.) positions are not used: the order is in the state.
+        all tokens so far, old and new: the last seq of them are x's. Padding is read as zeros and
+        does not touch the state: it writes nothing, and nothing fades. (To the convolution it is a
+        token of zeros: padding belongs on the left.) positions are not used: the order is in the state.
 
         Raises ValueError, and leaves the cache as it was, naming mask where it does not fit (one
         that differs between queries or heads cannot: the state is one for all of them); naming
