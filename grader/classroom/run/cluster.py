@@ -65,8 +65,8 @@ class Cluster:
         """See cells.plan; a layer of the jail holds where it holds on every machine."""
         nowhere = Path(self._setting.hidden_from, "nothing handed in")
         hashes = {chapter: cells.hashes(chapter, nowhere, self._setting) for chapter in map(Chapter, stems)}
-        self._machines = list(self._client.nthreads())
         with _said("the cluster"):
+            self._machines = list(self._client.nthreads())
             asked = [self._client.submit(_plan, hashes, stems if number == 0 else [], workers=[worker], pure=False,
                                          allow_other_workers=True)
                      for number, worker in enumerate(self._client.nthreads())]
@@ -75,8 +75,9 @@ class Cluster:
         return Plan(said[0].checks, layers, "; ".join(dict.fromkeys(one.scope for one in said)))
 
     def lost(self) -> list[str]:
-        """Machines that were there at the beginning, and are gone."""
-        with _said("the cluster"):
+        """Machines that were there at the beginning, and are gone; none where nobody answers any more."""
+        here = self._machines
+        with contextlib.suppress(Exception):    # all has been asked by now: the run does not fail for this
             here = self._client.nthreads()
         return [f"the worker {machine}" for machine in self._machines if machine not in here]
 

@@ -146,7 +146,7 @@ class Run:
                             cells.write(self.out, cell)
                             step(f"{cell.student[:20]} {cell.chapter.stem[2:]}")
                     for machine in pool.lost():
-                        self.say(f"{machine} was lost on the way; what it had under way was asked elsewhere")
+                        self.say(f"{machine} was lost on the way; what it had under way was asked again")
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 

@@ -57,7 +57,7 @@ def take_in(submissions: Path, out: Path, rules: Grading, before: dict, roster: 
         if name not in here:
             folder = out / "submissions" / name
             folder.mkdir(parents=True, exist_ok=True)
-            was = known.get(name, {})       # a refusal stands until something comes in its place
+            was = known.get(name, {})       # a refusal is told until they hand in again
             here[name] = Handed(name, was.get("source", ""), folder, refused=was.get("refused", []))
     came.students = [here[name] for name in sorted(here, key=str.casefold)]
     shutil.rmtree(out / INBOX, ignore_errors=True)

@@ -99,6 +99,16 @@ def test_a_worker_that_is_killed_costs_nothing(handed_in, plain):
     assert "test_mine" in {result.check for result in _verdicts(out)["ada"].verdicts}
 
 
+def test_a_scheduler_that_goes_after_the_last_cell_fails_no_run():
+    pytest.importorskip("distributed", reason=NEEDED)
+    from grader.classroom.run.cluster import Cluster
+    cluster = Cluster.__new__(Cluster)
+    cluster._machines, cluster._client = ["tcp://one", "tcp://two"], SimpleNamespace(nthreads=lambda: {"tcp://one": 1})
+    assert cluster.lost() == ["the worker tcp://two"]
+    cluster._client = None      # as it is when nobody answers: every question is an error
+    assert cluster.lost() == []
+
+
 def test_a_worker_with_another_course_is_refused(handed_in, tmp_path, monkeypatch, capsys):
     pytest.importorskip("distributed", reason=NEEDED)
     hashes = cells.hashes

@@ -61,6 +61,7 @@ def test_a_decision_is_on_the_student_s_page_and_its_reason_on_the_instructor_s(
     assert "appeal of 3 May" not in ada and "Decided by a person" not in bob and "3 of 4 points" in ada
     assert "03 2 points appeal of 3 May" in all_
 
+
 def test_who_is_excused_is_said_in_the_table_of_the_class(tmp_path):
     pages.write(tmp_path / "out", _book("bob,0,,,yes,,ill\n", tmp_path), MANIFEST)
     text = (tmp_path / "out" / "class.html").read_text("utf-8")

@@ -322,12 +322,17 @@ def test_a_dry_run_says_who_is_late_and_leaves_no_trace(week1, capsys):
         "Nothing was asked, and nothing was written."]
 
 
-def test_a_look_at_one_chapter_tells_of_its_hand_out_and_what_was_refused(week1, capsys):
+def _hand_in_a_link(week1) -> None:
+    """In week 2 Bob hands in what is refused, and nobody else anything."""
     week1.gradescope("w2", ("bob", "2026-10-19 10:00:00 Z", {LINEAR.stem: "y = 1"}))
     handed = week1.top / "w2" / "submission_1" / f"{LINEAR.stem}.py"
     handed.unlink()
     handed.symlink_to("/etc/passwd")
     week1.at("2026-10-22T12:00:00+02:00")
+
+
+def test_a_look_at_one_chapter_tells_of_its_hand_out_and_what_was_refused(week1, capsys):
+    _hand_in_a_link(week1)
     capsys.readouterr()
     assert week1.grade("w2", "--dry-run", "--chapters", "3") == 0
     said = capsys.readouterr().out.splitlines()
@@ -337,13 +342,9 @@ def test_a_look_at_one_chapter_tells_of_its_hand_out_and_what_was_refused(week1,
     assert any(line.startswith("    what came was refused: bob (") and "link" in line for line in said), said
 
 
-def test_a_refusal_stands_until_something_comes_in_its_place(week1, capsys):
+def test_a_refusal_is_told_until_the_student_hands_in_again(week1, capsys):
     """Whoever runs the term again from another folder is told of it once more."""
-    week1.gradescope("w2", ("bob", "2026-10-19 10:00:00 Z", {LINEAR.stem: "y = 1"}))
-    handed = week1.top / "w2" / "submission_1" / f"{LINEAR.stem}.py"
-    handed.unlink()
-    handed.symlink_to("/etc/passwd")
-    week1.at("2026-10-22T12:00:00+02:00")
+    _hand_in_a_link(week1)
     week1.grade("w2")
     week1.gradescope("w3", ("ada", "2026-10-19 10:00:00 Z", {LINEAR.stem: "y = 2"}))
     capsys.readouterr()
