@@ -6,7 +6,8 @@ Rows that are there are kept, so a run that was stopped goes on; those of anothe
 texts are those of lesson 19, which the pocket model has not read. Each row is one pass over a text (or over all five)
 with other attention in every layer. What a query sees is what it would see token by token, from a cache.
 22_window.csv: nats per token, by position, past the 512 tokens that the model was trained at. "4 + 60": the first 4
-tokens and the last 60, positions counted within the cache; "4 + 60, text": counted in the text.
+tokens and the last 60, positions counted within the cache; "4 + 60, text": counted in the text; "all, YaRN": all of
+them, with lesson 07's angles. RoPE sees distances alone, so windows without sinks are the same either way.
 22_sparse.csv: nats per token at positions 256 to 511, where each query reads k keys, by each head's own scores (exact),
 by cheaper indexes of these, by one choice for all heads of a layer (shared), or the last k.
 22_needle.csv: sixteen words without a connection stand in a text, and at its end the first eight of them come again.
@@ -32,7 +33,7 @@ from assets.evidence import table  # noqa: E402
 from assets.pocket.text import plain  # noqa: E402
 from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex00_shapes import merge_heads, split_heads  # noqa: E402
-from solutions.ex07_rope import RoPE  # noqa: E402
+from solutions.ex07_rope import RoPE, yarn_frequencies  # noqa: E402
 from solutions.ex10_grouped_query_attention import repeat_kv, sliding_window_mask  # noqa: E402
 from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
 from solutions.ex14_training import learning_rate  # noqa: E402
@@ -42,14 +43,18 @@ from solutions.ex22_long_context import SinkAttention, with_attention, with_stre
 POCKET, TEXTS = HERE.parent / "pocket", HERE / "19_held_out.json"
 NAMES = list(json.loads(TEXTS.read_text("utf-8")))
 TRAINED, LONG, ROPE = 512, 1536, RoPE(32, 1536)
+FREQUENCIES, SCALE = yarn_frequencies(32, LONG / TRAINED, TRAINED)
+YARN = RoPE(32, LONG, frequencies=FREQUENCIES, attention_scale=SCALE)
 
 WINDOW, WINDOW_COLUMNS, BIN = HERE / "22_window.csv", ["model", "method", "text", "losses"], 128
 STREAMS = {"last 64": (0, 64), "4 + 60": (4, 60), "last 256": (0, 256)}
-WINDOWS = ("all", "last 64", "4 + 60", "4 + 60, text", "last 256")
+WINDOWS = ("all", "all, YaRN", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
-INDEXES, KEPT, RANK = ("exact", "8 bits", "rank 8", "shared", "recent"), (8, 16, 32, 64), 8
+RANKS = ("rank 8", "rank 16", "scores 8", "scores 16")
+INDEXES, KEPT = ("exact", "8 bits", *RANKS, "shared", "recent"), (8, 16, 32, 64)
 NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "text", "loss"]
-READERS, DISTANCES, DRAWS, CUE = ("all", "last 64", "4 + 60", "exact", "rank 8"), (32, 128, 448), 2, 8
+READERS, DISTANCES = ("all", "last 64", "4 + 60", "exact", "rank 8", "shared"), (32, 128, 192, 256, 320, 448)
+DRAWS, CUE = 2, 8
 
 
 class Pocket:
@@ -66,14 +71,22 @@ class Pocket:
     def fresh(self) -> Transformer:
         return use_torch_kernels(load_pretrained(POCKET, dtype=torch.float32)).eval()
 
-    def directions(self) -> list[Tensor]:
-        """Per layer (4, 32, RANK): along which the keys of a text from training, turned, are longest."""
+    def directions(self) -> list[dict[str, tuple[Tensor, Tensor]]]:
+        """Per layer and index, (8, 32, rank) for queries and for keys, from four rows of a text from training.
+
+        "rank": along which each head's keys, turned, are longest, for both. "scores": with which the products of all
+        its queries and keys, turned, come out best in the mean of squares.
+        """
         names, found = sorted(set(topics) - {"formatstrings", "break"}), []
         ids = torch.tensor(self.tokenizer.encode("\n\n".join(plain(topics[name]) for name in names[:12])))
 
         def watch(layer, q, k, v):
-            keys = ROPE(k).transpose(0, 1).flatten(1, 2)            # kv_heads, tokens, head_dim
-            found.append(torch.linalg.eigh(keys.mT @ keys).eigenvectors[..., -RANK:])
+            q_root, k_root = (root(ROPE(x).transpose(0, 1).flatten(1, 2)) for x in (q, repeat_kv(k, 2)))
+            longest = torch.linalg.eigh(k_root).eigenvectors.flip(-1)
+            u, size, v_t = torch.linalg.svd(q_root @ k_root)        # q kᵀ = (q / root) (root root) (k / root)ᵀ
+            by_scores = torch.linalg.solve(q_root, u * size[:, None]), torch.linalg.solve(k_root, v_t.mT)
+            found.append({name: tuple(base[..., :int(name.split()[1])] for base in (
+                (longest, longest) if name.startswith("rank") else by_scores)) for name in RANKS})
             return everything(layer, q, k, v)
 
         self.attended(ids[:4 * TRAINED + 4].view(4, TRAINED + 1), watch)
@@ -99,7 +112,8 @@ class Pocket:
         """The same, by a method's name in the tables."""
         if method in self.streaming:
             return nats(self.streaming[method](ids[:, :-1]), ids)
-        own = {"all": everything, "4 + 60, text": in_the_text(4, 60)}
+        own = {"all": everything, "all, YaRN": stretched, "4 + 60, text": in_the_text(4, 60),
+               "last 512": in_the_text(0, TRAINED)}
         return self.attended(ids, own.get(method) or sparse(method, most, self.bases))
 
 
@@ -109,6 +123,11 @@ def nats(logits: Tensor, ids: Tensor) -> Tensor:
 
 def everything(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(ROPE(q), ROPE(k), v, is_causal=True, enable_gqa=True)
+
+
+def stretched(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Everything, with the angles that YaRN has for three times the trained length (lesson 07)."""
+    return F.scaled_dot_product_attention(YARN(q), YARN(k), v, is_causal=True, enable_gqa=True)
 
 
 def in_the_text(sinks: int, window: int):
@@ -130,9 +149,9 @@ def sparse(index: str, most: int, bases: list[Tensor]):
             by = scores
         elif index == "8 bits":
             by = q @ eight_bits(k).mT
-        elif index == "rank 8":
-            base = bases[layer].repeat_interleave(2, 0)         # a kv head's, for both of its query heads
-            by = q @ base @ (k @ base).mT
+        elif index in RANKS:
+            q_base, k_base = bases[layer][index]
+            by = q @ q_base @ (k @ k_base).mT
         elif index == "shared":
             by = scores.softmax(-1).mean(1, keepdim=True)
         else:                                                   # recent: the later, the higher
@@ -141,6 +160,12 @@ def sparse(index: str, most: int, bases: list[Tensor]):
         kept = torch.zeros(by.shape, dtype=torch.bool).scatter_(-1, by.topk(most, -1).indices, True)
         return scores.masked_fill_(~kept, -torch.inf).softmax(-1) @ repeat_kv(v, 2)
     return attend
+
+
+def root(x: Tensor) -> Tensor:
+    """The square root of xᵀ x, a matrix."""
+    values, vectors = torch.linalg.eigh(x.mT @ x)
+    return vectors * values.clamp(min=0).sqrt()[..., None, :] @ vectors.mT
 
 
 def eight_bits(x: Tensor) -> Tensor:
@@ -164,8 +189,9 @@ def hidden(tokenizer, text: Tensor, distance: int) -> Tensor:
 # -- small models with a sink ----------------------------------------------------------------
 
 SINKS = HERE / "22_sinks.csv"
-SINKS_COLUMNS = ["rate", "model", "seed", "sees", "loss", "on first", "training"]
-SYMBOLS, COPIERS, SEEDS, RATES, STEPS, SEQ, ROWS = 16, 4, range(5), (0.01, 0.03), 200, 32, 16
+SINKS_COLUMNS = ["rate", "model", "seed", "sees", "loss", "copied", "ordinary", "on first", "on sink", "floor",
+                 "training"]
+SYMBOLS, COPIERS, SEEDS, RATES, STEPS, SEQ, ROWS = 16, 4, range(5), (0.01, 0.03, 0.06, 0.1), 400, 32, 16
 MODELS, SIGHTS = ("softmax", "learned sink"), {"all": (0, SEQ), "last 8": (0, 8), "first and last 7": (1, 7)}
 SMALL = ModelConfig(vocab_size=SYMBOLS + 1, d_model=32, layers=1, heads=1, d_ff=1, max_seq_len=SEQ)
 
@@ -177,13 +203,17 @@ class Nothing(nn.Module):
         return torch.zeros_like(x)
 
 
+def follows() -> Tensor:
+    """(SYMBOLS, SYMBOLS): what comes after an ordinary symbol, and how often."""
+    return torch.softmax(2 * torch.randn(SYMBOLS, SYMBOLS, generator=torch.Generator().manual_seed(123)), -1)
+
+
 def chain(rows: int, rng: torch.Generator) -> Tensor:
     """(rows, SEQ + 1) ids: a start, SYMBOLS, and symbols, of which the first COPIERS copy."""
-    follows = torch.softmax(2 * torch.randn(SYMBOLS, SYMBOLS, generator=torch.Generator().manual_seed(123)), -1)
-    ids = torch.full((rows, SEQ + 1), SYMBOLS)
+    after, ids = follows(), torch.full((rows, SEQ + 1), SYMBOLS)
     ids[:, 1] = torch.randint(COPIERS, SYMBOLS, (rows,), generator=rng)
     for at in range(2, SEQ + 1):
-        drawn = torch.multinomial(follows[ids[:, at - 1]], 1, generator=rng)[:, 0]
+        drawn = torch.multinomial(after[ids[:, at - 1]], 1, generator=rng)[:, 0]
         ids[:, at] = torch.where(ids[:, at - 1] < COPIERS, ids[:, at - 2], drawn)
     return ids
 
@@ -215,31 +245,36 @@ def sunk(old: nn.Module) -> SinkAttention:
 
 
 def sinks_rows(rate: float, name: str, seed: int) -> list[tuple]:
-    """The trained model's loss from position 16 on, and its weight on the start where nothing is to be copied."""
+    """What the trained model reads, with each sight."""
     model, found = train(rate, name, seed)
     ids, rows = chain(300, torch.Generator().manual_seed(999)), []
     for sees, (first, window) in SIGHTS.items():
         mask = sliding_window_mask(SEQ, SEQ, window) | (torch.arange(SEQ) < first).expand(SEQ, SEQ).tril()
-        loss, on_first = reads(model, ids, mask)
-        rows.append((rate, name, seed, sees, f"{loss:.4f}", f"{on_first:.4f}", f"{sum(found[:20]) / 20:.4f}"))
+        numbers = [*reads(model, ids, mask), sum(found[:20]) / 20]
+        rows.append((rate, name, seed, sees, *(f"{number:.4f}" for number in numbers)))
     return rows
 
 
 @torch.no_grad()
-def reads(model: Transformer, ids: Tensor, mask: Tensor) -> tuple[float, float]:
+def reads(model: Transformer, ids: Tensor, mask: Tensor) -> list[float]:
+    """Of queries from position 16 on: the loss of all, of those that copy, of the ordinary ones; the mean weights of
+    the ordinary ones on the start and on the sink; and the loss of the ordinary ones where the chain itself is known.
+    """
     attention, ordinary = model.blocks[0].attention, ids[:, 16:-1] >= COPIERS
     q, k, _ = attention.project(model.blocks[0].norm1(model.embedding(ids[:, :-1])))
     scores = (q @ k.mT / 32 ** 0.5).masked_fill(~mask, -torch.inf)
     if isinstance(attention, SinkAttention):
         scores = torch.cat([scores, attention.sinks.expand(*scores.shape[:3], 1)], -1)
-    on_first = scores.softmax(-1)[:, 0, 16:, 0][ordinary].mean().item()
-    return nats(model(ids[:, :-1], mask=mask), ids)[:, 16:].mean().item(), on_first
+    weights = scores.softmax(-1)[:, 0, 16:][ordinary]
+    loss = nats(model(ids[:, :-1], mask=mask), ids)[:, 16:]
+    after = follows()
+    floor = -(after * after.log()).sum(-1)[ids[:, 16:-1][ordinary]].mean()
+    return [x.item() for x in (loss.mean(), loss[~ordinary].mean(), loss[ordinary].mean(), weights[:, 0].mean(),
+                               weights[:, SEQ:].sum(-1).mean(), floor)]
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    table.resume(SINKS, SINKS_COLUMNS, [(rate, name, seed) for rate in RATES for name in MODELS for seed in SEEDS],
-                 sinks_rows)
     mark, pocket = table.mark(POCKET / "model.safetensors"), Pocket()
     texts = pocket.texts
 
@@ -258,10 +293,12 @@ def main() -> None:
         return [(mark, method, distance, name, f"{loss:.4f}") for name, loss in zip(texts, found.tolist())]
 
     table.resume(WINDOW, WINDOW_COLUMNS, [(method, name) for method in WINDOWS for name in NAMES], window_rows, mark)
-    table.resume(SPARSE, SPARSE_COLUMNS, [("all", TRAINED), *((index, most) for index in INDEXES for most in KEPT)],
-                 sparse_rows, mark)
     table.resume(NEEDLE, NEEDLE_COLUMNS, [("all", 0), *((method, distance) for method in READERS
                  for distance in DISTANCES)], needle_rows, mark)
+    table.resume(SINKS, SINKS_COLUMNS, [(rate, name, seed) for rate in RATES for name in MODELS for seed in SEEDS],
+                 sinks_rows)
+    table.resume(SPARSE, SPARSE_COLUMNS, [("all", TRAINED), *((index, most) for index in INDEXES for most in KEPT)],
+                 sparse_rows, mark)
 
 
 if __name__ == "__main__":
