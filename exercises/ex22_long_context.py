@@ -29,7 +29,7 @@ from .ex13_transformer import ModelConfig, Transformer, make_rope
 from .ex16_pretrained import rename
 
 
-def _need(right: bool, name: str, rule: str, value: object) -> None:
+def _need(right: object, name: str, rule: str, value: object) -> None:
     """Given: a ValueError that names an argument, unless it is right."""
     if not right:
         raise ValueError(f"{name} must {rule}, got {value!r}")
@@ -67,7 +67,7 @@ def layer_pattern(
     (see with_rope). The last round may be cut short.
 
     Raises ValueError naming layers where it is below 1, and pattern where it is empty or holds a
-    number below 1.
+    number below 1 (False is none here).
     """
     raise NotImplementedError
 
@@ -94,7 +94,8 @@ class LatentCache:
     """What latent attention keeps of each position: a latent, and one turned key for all heads.
 
     latents: (batch, capacity, kv_rank). turned: (batch, capacity, rope_dim). Allocated once.
-    length: how many positions are filled, always the first ones. Used as chapter 11's KVCache.
+    length: how many positions are filled, always the first ones; capacity is an attribute, too.
+    Used as chapter 11's KVCache.
     Without a dtype it is torch's default, float32.
 
     Raises ValueError naming a size that is below 1. DeepSeek-AI, 2024 (arXiv 2405.04434), section
@@ -120,7 +121,7 @@ class LatentCache:
         What comes back are views of the storage.
 
         Raises ValueError, and leaves the cache as it was, where latents or turned does not fit
-        (see `_must_fit_rows`), or names capacity where there is no room for q more.
+        (see `_must_fit_rows`), or else names capacity where there is no room for q more.
         """
         raise NotImplementedError
 
@@ -184,7 +185,7 @@ class MultiHeadLatentAttention(nn.Module):
     kv_norm: RMSNorm(kv_rank). kv_up: up to [W_K c; v] of each head. o_proj: heads · value_dim to
     d_model. No biases.
     rope: a RoPE for rope_dim, or None. score_scale: multiplies the queries (DeepSeek-V3 with YaRN:
-    the square of its attention scale). norm_eps: of both norms.
+    the square of its attention scale), at each call; an attribute. norm_eps: of both norms.
     causal, and window, which is None (all is seen), are attributes: the given _visible reads them.
     absorb: an attribute that may be changed at any time: which road forward takes, `expanded` or
     `absorbed`. Both give the same numbers.
@@ -299,11 +300,12 @@ def convert_deepseek(
     q_a_proj, q_a_layernorm, q_b_proj: q_down, q_norm, q_up. kv_a_proj_with_mqa, kv_a_layernorm,
     kv_b_proj: kv_down, kv_norm, kv_up. Names may have any prefix; others are left as they are.
     DeepSeek turns neighbours, 2i and 2i + 1, and this RoPE features i and i + rope_dim/2: so the
-    rows of the turned features are reordered by chapter 07's interleaved_to_half. These are the
-    last rope_dim rows of every head of q_up or q_proj, and the last rope_dim of kv_down.
+    rows of the turned features, of weights and biases, are reordered by chapter 07's
+    interleaved_to_half. These are the last rope_dim rows of every head of q_up or q_proj, and the
+    last rope_dim of kv_down.
 
-    Raises ValueError naming heads where it does not divide a tensor's rows, or rope_dim where it
-    is not even or above a head's rows.
+    Raises ValueError naming heads where it is below 1 or does not divide the rows of q_up or q_proj,
+    or rope_dim where it is odd, below 2, or above a head's rows.
     """
     raise NotImplementedError
 
@@ -620,7 +622,7 @@ def index_scores(
     I[t, s] = Σ over heads j of weights[t, j] · ReLU(q[j, t] · k[s])
 
     A few small heads, and one key for all of them. No softmax: only the order of a query's scores
-    matters. In at least float32. DeepSeek-AI, 2025 (arXiv 2512.02556), section 2.1.
+    matters. Computed in at least float32, and returned so. DeepSeek-AI, 2025 (arXiv 2512.02556), section 2.1.
     """
     raise NotImplementedError
 

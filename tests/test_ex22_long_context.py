@@ -152,7 +152,7 @@ def test_latent_update(impl, draw, dtype):
 
 
 def test_latent_storage(impl, draw):
-    """A LatentCache allocates once: what update returns are views of storages of kv_rank and rope_dim numbers.
+    """A LatentCache allocates once: what update returns are views of what it holds, kv_rank + rope_dim numbers each.
 
     torch.cat copies every old position, at every token. Nothing has a heads axis: all heads share what is kept.
     """
@@ -160,15 +160,16 @@ def test_latent_storage(impl, draw):
     first, second = (cache.update(new[:, :n], draw(1, n, 4)) for n in (3, 1))
     return {"turned": second[1], "shares": [shares_memory(a, b) for a, b in zip(first, second)],
             "with what was given": shares_memory(first[0], new),
-            "numbers": [x.untyped_storage().nbytes() // x.element_size() for x in second]}
+            "numbers": sum({x.untyped_storage().data_ptr(): x.untyped_storage().nbytes() // x.element_size()
+                            for x in second}.values())}
 
 
 @points(2)
 def test_latent_cache_refuses(impl, draw):
     """What does not fit raises a ValueError that names it, and leaves the cache as it was.
 
-    The given _must_fit_rows looks at shape, dtype and gradients: at both, before anything is written. capacity is
-    compared with the length that there would be.
+    The given _must_fit_rows looks at shape, dtype and gradients: at both, before anything is written. After that,
+    capacity is compared with the length that there would be.
     """
     size = 5 + int(draw.ints(4))
     cache, good, key = impl.LatentCache(2, size, 5, 4, draw.float, draw.device), draw(2, 2, 5), draw(2, 2, 4)
@@ -217,14 +218,15 @@ def test_queries(impl, draw):
     """Each head's query is cut into nope_dim plain features and rope_dim turned ones, in this order.
 
     With q_rank x goes down, through q_norm, and up. Heads first, then the cut; RoPE turns the second part alone,
-    and every head of a row stands at the row's positions (unsqueeze(-2)).
+    and every head of a row stands at the row's positions (unsqueeze(-2)). score_scale multiplies both parts.
     """
     said, positions = {}, draw.ints(64, 2, 4)
     for q_rank in (7, None):
         attention, x = _latent(impl, draw, q_rank), draw(2, 4, 9)
         said |= {f"q_rank={q_rank}": attention.queries(x),
                  f"at positions, q_rank={q_rank}": attention.queries(x, positions)}
-    return said | {"no RoPE": _latent(impl, draw, rope=None).queries(draw(2, 4, 9), positions)}
+    return said | {"no RoPE": _latent(impl, draw, rope=None).queries(draw(2, 4, 9), positions),
+                   "score_scale=3": _latent(impl, draw, score_scale=3.0).queries(draw(2, 4, 9), positions)}
 
 
 @points(2)
@@ -563,7 +565,8 @@ def test_sink_cache_chunks(impl, draw):
 def test_sink_cache_memory(impl, draw):
     """A SinkCache holds sinks + window positions, however many it has seen; what it returns is its own.
 
-    Storage is made once. What update gave stays as it was when the ring goes on, so it is no view.
+    Storage is made once, and position p lies in slot sinks + (p − sinks) mod window of it, a sink in its own. What
+    update gave stays as it was when the ring goes on, so it is no view.
     """
     cache, after = impl.SinkCache(1, 2, 2, 4, 3, draw.float, draw.device), {}
     storage = cache.keys, cache.values
@@ -573,6 +576,7 @@ def test_sink_cache_memory(impl, draw):
         cache.update(draw(1, 2, q, 3), draw(1, 2, q, 3))
     after["unchanged"] = [bool(torch.equal(a, b)) for a, b in zip(first, before)]
     after["storage"] = [shares_memory(a, b) for a, b in zip(storage, (cache.keys, cache.values))]
+    after["slots"] = [x.clone() for x in (cache.keys, cache.values)]
     cache.reset()
     return after | {"numbers": [x.numel() for x in storage], "length": cache.length,
                     "anew": cache.update(draw(1, 2, 3, 3), draw(1, 2, 3, 3))}
@@ -648,7 +652,8 @@ def test_streaming_dtype(impl, draw, dtype):
     The given widen; RoPE gives back the dtype that it was given.
     """
     q, k, v = (draw(1, heads, n, 6).to(dtype) for heads, n in ((4, 3), (2, 9), (2, 9)))
-    return impl.streaming_attention(q, k, v, impl.RoPE(6, 20).to(draw.device), 1, 4)
+    exact = 10_000.0 ** -(torch.arange(3, dtype=torch.float64) / 3)     # so that its tables round nothing away
+    return impl.streaming_attention(q, k, v, impl.RoPE(6, 20, frequencies=exact).to(draw.device), 1, 4)
 
 
 # -- sparse attention
