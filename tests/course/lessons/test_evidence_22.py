@@ -13,6 +13,11 @@ def script(evidence):
 
 
 @pytest.fixture(scope="module")
+def latents(evidence):
+    return evidence("22_latents")
+
+
+@pytest.fixture(scope="module")
 def pocket(script):
     return script.Pocket()
 
@@ -50,7 +55,7 @@ def test_windows_come_out_again(script, pocket, recorded, method):
     assert losses.tolist() == pytest.approx([float(loss) for loss in found], abs=2e-3)
 
 
-@pytest.mark.parametrize("method, k", [("rank 8", 16), ("shared", 64)])
+@pytest.mark.parametrize("method, k", [("rank 8", 16), ("scores 8", 16), ("shared", 64)])
 def test_sparse_comes_out_again(script, pocket, recorded, method, k):
     name = script.NAMES[1]
     loss = pocket.losses(pocket.texts[name][None, :script.TRAINED + 1], method, k)[:, script.FROM:].mean().item()
@@ -72,3 +77,28 @@ def test_small_models_start_as_recorded(script, recorded, name):
     _, losses = script.train(script.RATES[0], name, 1, steps=20)
     found = row(recorded("22_sinks"), rate=str(script.RATES[0]), model=name, seed="1", sees="all")
     assert sum(losses) / 20 == pytest.approx(float(found["training"]), rel=0.005)
+
+
+def test_latents_are_whole_and_tuned(latents, recorded):
+    """Each model's best rate lies between two that are worse, and its five seeds were run at it."""
+    tried = {}
+    for found in recorded("22_rates"):
+        assert int(found["seed"]) in latents.TUNING
+        tried.setdefault((found["model"], float(found["peak"])), []).append(float(found["bits per byte"]))
+    for name in latents.MODELS:
+        means = {peak: sum(bits) / len(bits) for (model, peak), bits in tried.items() if model == name}
+        best = min(means, key=means.get)
+        at = latents.RATES.index(best)
+        assert {latents.RATES[at - 1], latents.RATES[at + 1]} < means.keys()
+        assert [(float(found["peak"]), int(found["seed"])) for found in recorded("22_latents")
+                if found["model"] == name] == [(best, seed) for seed in latents.SEEDS]
+
+
+@pytest.mark.parametrize("name", ["MLA", "MQA"])
+def test_latents_start_as_recorded(latents, recorded, name):
+    [found] = [found for found in recorded("22_latents") if found["model"] == name and found["seed"] == "0"]
+    _, losses = latents.train(name, float(found["peak"]), 0, latents.texts()[0], steps=20)
+    assert sum(losses) / 20 == pytest.approx(float(found["start"]), rel=0.005)
+    model = latents.make(name)
+    assert [found["kept"], found["parameters"]] == [
+        str(2 * model.config.kv_heads * model.config.head_dim), str(sum(part.numel() for part in model.parameters()))]
