@@ -512,13 +512,13 @@ def attention_with_sinks(
     """
     # BEGIN SOLUTION
     heads, kv_heads = q.shape[-3], k.shape[-3]
-    _need(kv_heads > 0 and heads % kv_heads == 0, "kv_heads", f"divide heads = {heads}", kv_heads)
+    _need(heads % kv_heads == 0, "kv_heads", f"divide heads = {heads}", kv_heads)
     k, v = (widen(repeat_kv(x, heads // kv_heads)) for x in (k, v))
     scores = widen(q) @ k.mT / q.shape[-1] ** 0.5
     if mask is not None:
         mask_must_fit(mask, scores.shape)
         scores = scores.masked_fill(~mask, -torch.inf)
-    column = sinks.to(scores.dtype)[:, None, None].expand(*scores.shape[:-1], 1)
+    column = sinks[:, None, None].expand(*scores.shape[:-1], 1).to(scores.dtype)
     weights = softmax(torch.cat([scores, column], dim=-1))[..., :-1]
     return (weights @ v).to(q.dtype)
     # END SOLUTION
@@ -833,7 +833,7 @@ def sparse_attention(
     # BEGIN SOLUTION
     at_least_one(top_k=top_k)
     heads, kv_heads = q.shape[-3], k.shape[-3]
-    _need(kv_heads > 0 and heads % kv_heads == 0, "kv_heads", f"divide heads = {heads}", kv_heads)
+    _need(heads % kv_heads == 0, "kv_heads", f"divide heads = {heads}", kv_heads)
     wanted = index_scores
     if mask is not None:
         mask_must_fit(mask, (*wanted.shape[:-2], 1, *wanted.shape[-2:]))

@@ -568,7 +568,7 @@ def test_sink_cache_memory(impl, draw):
     Storage is made once, and position p lies in slot sinks + (p − sinks) mod window of it, a sink in its own. What
     update gave stays as it was when the ring goes on, so it is no view.
     """
-    cache, after = impl.SinkCache(1, 2, 2, 4, 3, draw.float, draw.device), {}
+    cache, after = impl.SinkCache(1, 2, 2, 5, 3, draw.float, draw.device), {}
     storage = cache.keys, cache.values
     first = cache.update(draw(1, 2, 50, 3), draw(1, 2, 50, 3))
     before = [x.clone() for x in first]
@@ -599,9 +599,10 @@ def test_sink_cache_refuses(impl, draw):
     said |= {what: raises(ValueError, lambda: cache.update(k, v), names=name) for what, k, v, name in (
         ("one row", good[:1], good, "k"), ("one head", good, good[:, :1], "v"),
         ("dtype", good, good.to(torch.float16), "v"), ("gradients", good.clone().requires_grad_(), good, "k"))}
+    made = impl.SinkCache(1, 1, 1, 1, 1, torch.float16, "meta")
     return said | {"length": cache.length, "then": cache.update(good, good),
-                   "made": [str(x) for x in (impl.SinkCache(1, 1, 1, 1, 1).keys.dtype,
-                                             impl.SinkCache(1, 1, 1, 1, 1, torch.float16, "meta").values.device.type)]}
+                   "made": [str(x) for x in (impl.SinkCache(1, 1, 1, 1, 1).keys.dtype, made.keys.device.type,
+                                             made.values.device.type)]}
 
 
 @points(3)
@@ -716,6 +717,7 @@ def test_sparse_masks(impl, draw):
     return {"each row's": impl.sparse_attention(q, k, v, scores, 3, mask),
             "causal": impl.sparse_attention(q, k, v, scores, 3, _causal(draw, 5, 8)),
             "the keys'": impl.sparse_attention(q, k, v, scores, 3, mask[0, 0, 1]),
+            "no batch": impl.sparse_attention(q[1], k[1], v[1], scores[1], 3, mask[1]),
             "does not fit": [raises(ValueError, lambda: impl.sparse_attention(q, k, v, scores, 3, wrong), names="mask")
                              for wrong in (mask[..., :7], mask.expand(2, 6, 5, 8), mask.expand(2, 2, 5, 8))]}
 
