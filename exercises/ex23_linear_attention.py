@@ -421,8 +421,8 @@ def with_linear_layers(model: Transformer, every: int = 4, **sizes) -> Transform
     heads, head_dim and norm_eps its own. The new weights start as GatedDeltaNet says, but for the
     Linears, which start as chapter 13's: normal with σ = 0.02, o_proj divided by √(2 ·
     config.layers). They are in the dtype, on the device and in the mode (training or not) of the
-    attention that each replaces. From then on the model's forward calls fit_caches on the caches it is given, so that
-    make_caches and generate work as before, with left-padded prompts, too.
+    attention that each replaces. From then on the model's forward calls fit_caches on the caches it
+    is given, so that make_caches and generate work as before, with left-padded prompts, too.
 
     Raises ValueError naming every where it is below 1; naming model where it has linear layers
     already; naming norm_position where that is "post" (its blocks take another attention), and
