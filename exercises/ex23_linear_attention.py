@@ -187,7 +187,8 @@ def chunk_gated_delta_rule(
 
     No exponential is taken of a positive number: above the diagonal, e^(c_i − c_j) would overflow.
 
-    Arguments and results as gated_delta_rule's. Raises ValueError naming chunk where it is below 1.
+    Arguments and results as gated_delta_rule's, but log_decay is finite: c_i − c_j of two −∞ is no
+    number. Raises ValueError naming chunk where it is below 1.
     """
     raise NotImplementedError
 
@@ -205,7 +206,8 @@ def short_convolution(
     inputs: the width − 1 tokens before x, (batch, width − 1, channels); zeros where None.
 
     Returns (y, inputs): y in the dtype of x, its sum taken in at least float32; and the last
-    width − 1 tokens of all so far (none for a width of 1), in the dtype of x, to go on from.
+    width − 1 tokens of all so far (none for a width of 1), in the dtype of x, to go on from. For no
+    tokens, seq 0, y has none, and inputs are as they came.
 
     Raises ValueError naming inputs where they are not width − 1 tokens.
 
@@ -359,13 +361,14 @@ class GatedDeltaNet(nn.Module):
         2. q, k: in heads, each of length 1 by l2_normalize, in at least float32; q is divided by
            √head_dim.
         3. chunk_gated_delta_rule with gates(x), from the cache's state on.
-        4. out, in the dtype of x: norm(out, gate_proj(x)) for each head, the heads side by side,
-           o_proj.
+        4. out is cast to the dtype of x; then norm(out, gate_proj(x)) for each head, the heads side
+           by side, o_proj.
 
         mask: True = a token, False = padding, broadcastable to (batch, 1, 1, keys), where keys are
-        all tokens so far, old and new: the last seq of them are x's. Padding is read as zeros and
-        does not touch the state: it writes nothing, and nothing fades. (To the convolution it is a
-        token of zeros: padding belongs on the left.) positions are not used: the order is in the state.
+        all tokens so far, old and new: the last seq of them are x's. Padding is read as zeros, by
+        every step, and does not touch the state: it writes nothing, and nothing fades. (To the
+        convolution it is a token of zeros: padding belongs on the left.) positions are not used: the
+        order is in the state. x may have no tokens.
 
         Raises ValueError, and leaves the cache as it was, naming mask where it does not fit (one
         that differs between queries or heads cannot: the state is one for all of them); naming
@@ -376,11 +379,14 @@ class GatedDeltaNet(nn.Module):
 
     def _cache_must_fit(self, cache: KVCache, batch: int) -> None:
         """Given: a ValueError that names cache, unless it is a StateCache for this layer and batch."""
-        wanted = (batch, self.value_heads, self.head_dim, self.value_dim)
+        channels, width = self.conv.shape
+        state, inputs = (batch, self.value_heads, self.head_dim, self.value_dim), (batch, width - 1, channels)
         if not isinstance(cache, StateCache):
             raise ValueError(f"cache must be a StateCache, got {type(cache).__name__}")
-        if cache.state.shape != wanted:
-            raise ValueError(f"cache must have a state of {wanted}, got {tuple(cache.state.shape)}")
+        if cache.state.shape != state:
+            raise ValueError(f"cache must have a state of {state}, got {tuple(cache.state.shape)}")
+        if cache.inputs.shape != inputs:
+            raise ValueError(f"cache must have inputs of {inputs}, got {tuple(cache.inputs.shape)}")
 
 
 # -- the model
@@ -389,7 +395,8 @@ def fit_caches(model: Transformer, caches: list, batch: int) -> list:
     """Put a StateCache into caches, in place, for every layer that is a GatedDeltaNet; return caches.
 
     Chapter 13's make_caches knows a config and not the model, and makes a KVCache for every layer.
-    Those of attention stay, and so does a StateCache that is there already.
+    Those of attention stay, and so does a StateCache that is there already. A new one is what the
+    layer's make_cache(batch) gives.
 
     Raises ValueError naming caches where they are not one per layer, or where one that has to go
     holds tokens already; caches are then as they were.
@@ -414,8 +421,8 @@ def with_linear_layers(model: Transformer, every: int = 4, **sizes) -> Transform
     heads, head_dim and norm_eps its own. The new weights start as GatedDeltaNet says, but for the
     Linears, which start as chapter 13's: normal with σ = 0.02, o_proj divided by √(2 ·
     config.layers). They are in the dtype, on the device and in the mode (training or not) of the
-    old ones. From then on the model's forward calls fit_caches on the caches it is given, so that
-    make_caches and generate work as before, with left-padded prompts, too.
+    attention that each replaces. From then on the model's forward calls fit_caches on the caches it
+    is given, so that make_caches and generate work as before, with left-padded prompts, too.
 
     Raises ValueError naming every where it is below 1; naming model where it has linear layers
     already; naming norm_position where that is "post" (its blocks take another attention), and

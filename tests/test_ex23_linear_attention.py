@@ -111,7 +111,7 @@ def test_linear_attention_from_a_state(impl, draw):
 
 @points(2)
 def test_recurrent_linear_attention(impl, draw):
-    """Token by token: write k vᵀ into the state, and then read it with q.
+    """Token by token: write kᵀ v into the state, and then read it with q.
 
     Write first: a token reads itself, too. The state that comes back is that after the last token.
     """
@@ -201,9 +201,9 @@ def test_chunk_refused(impl, draw):
 
 @points(2)
 def test_decayed_linear_attention(impl, draw):
-    """The state fades by e^log_decay before a token writes: its own k vᵀ does not fade with it.
+    """The state fades by e^log_decay before a token writes: its own kᵀ v does not fade with it.
 
-    S ← e^log_decay S + k vᵀ, one number for each token and head. Then read.
+    S ← e^log_decay S + kᵀ v, one number for each token and head. Then read.
     """
     (q, k, v), (_, log_decay) = _qkv(draw, 6), _gates(draw, 6)
     return {"from nothing": _said(impl.decayed_linear_attention(q, k, v, log_decay)),
@@ -216,7 +216,7 @@ def test_decayed_linear_attention(impl, draw):
 def test_delta_rule(impl, draw):
     """A token writes β times the error: v less what the state says of k before.
 
-    error = v − Sᵀ k; S ← S + k (β · error)ᵀ; out = Sᵀ q, read after the writing.
+    error = v − k S; S ← S + kᵀ (β · error); out = q S, read after the writing.
     """
     (q, k, v), (beta, _) = _qkv(draw, 6), _gates(draw, 6)
     return _said(impl.delta_rule(q, k, v, beta))
@@ -355,8 +355,9 @@ def test_kimi_delta_rule(impl, draw):
 def test_delta_rules_precision(impl, draw, dtype):
     """out has the dtype of q; errors, sums and state are in at least float32.
 
-    The error is a difference of numbers that are nearly equal, once the state knows the key: half precision would leave
-    nothing of it. Cast out, at the end.
+    begin widens all that it is given; a state that is cast back, or a gate that is not widened, loses what is small
+    beside what is large. An error is a difference of nearly equal numbers, once the state knows the key. Cast out, at
+    the end.
     """
     (q, k, v), (beta, log_decay) = _short(draw, 5), _gates(draw, 5)
     q, k, v, beta, log_decay = (x.to(dtype) for x in (q, k, v, beta, log_decay))
@@ -457,10 +458,16 @@ def test_gated_norm(impl, draw):
 def test_gated_norm_in_half_precision(impl, draw, dtype):
     """silu and its product are computed in at least float32, and y has the dtype of x.
 
-    The given widen does it: silu(widen(gate)). Cast the product, once.
+    The given widen does it: silu(widen(gate)). Cast the product, once. (Near −16 silu is so small that float16 has few
+    digits left for it; a large weight brings them back. In "wide", weight and gate are of a wider dtype than x.)
     """
-    norm = draw.fill(impl.GatedRMSNorm(6)).to(dtype)
-    return norm(draw(4, 6).to(dtype), draw(4, 6, scale=3.0).to(dtype))
+    norm, large, wide = (draw.fill(impl.GatedRMSNorm(6)) for _ in range(3))
+    with torch.no_grad():
+        large.weight.fill_(4000)
+    x, gate = (draw.ints(9, 4, 6) - 4) / 4, -15 - draw.ints(5, 4, 6) / 4        # exact in every dtype
+    return {"half": norm.to(dtype)(draw(4, 6).to(dtype), draw(4, 6, scale=3.0).to(dtype)),
+            "near -16": large.to(dtype)(x.to(dtype), gate.to(dtype)),
+            "wide": wide(x.to(dtype), gate.to(draw.float) / 8)}
 
 
 # -- the cache
@@ -715,6 +722,8 @@ def test_layer_refuses(impl, draw):
     """
     layer, x = _layer(impl, draw, 8, 2, 4), draw(2, 3, 8)
     cache, other, layers = layer.make_cache(2), layer.make_cache(1), impl.GatedDeltaNet(8, 2, 3).make_cache(2)
+    channels = impl.GatedDeltaNet(8, 1, 4, value_heads=2).make_cache(2)         # its state has the same shape
+    width = impl.GatedDeltaNet(8, 2, 4, conv_width=3).make_cache(2)
     causal, long = (torch.ones(*shape, dtype=torch.bool, device=draw.device) for shape in ((3, 3), (2, 1, 1, 4)))
     keys = sys.modules[impl.Transformer.__module__].KVCache(2, 2, 8, 4, draw.float, draw.device)
     with torch.no_grad():
@@ -722,7 +731,9 @@ def test_layer_refuses(impl, draw):
                 "too long": raises(ValueError, lambda: layer(x, long, cache=cache), names="mask"),
                 "KVCache": raises(ValueError, lambda: layer(x, cache=keys), names="cache"),
                 "another batch": raises(ValueError, lambda: layer(x, cache=other), names="cache"),
-                "another layer's": raises(ValueError, lambda: layer(x, cache=layers), names="cache")}
+                "another layer's": raises(ValueError, lambda: layer(x, cache=layers), names="cache"),
+                "other channels": raises(ValueError, lambda: layer(x, cache=channels), names="cache"),
+                "another width": raises(ValueError, lambda: layer(x, cache=width), names="cache")}
     return said | {"gradients": raises(ValueError, lambda: layer(x, cache=cache), names="state"),
                    "length": cache.length, "state": cache.state}
 

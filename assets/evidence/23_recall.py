@@ -1,4 +1,4 @@
-"""Trains lesson 23's four rules to recall pairs from five seeds each, and writes 23_recall.csv.
+"""Trains lesson 23's four rules, and three controls, to recall pairs from five seeds each, and writes 23_recall.csv.
 
     python assets/evidence/23_recall.py        (or: make evidence)
 
@@ -7,16 +7,20 @@ which counts from there on; then all N keys in a third order without a value, an
 A key and its value are one token, the sum of two embeddings, so that the rules are compared and not how a layer finds
 out which value belongs to which key. Keys are drawn without repeats from 32, values from 32 others. Each batch has one
 N of PAIRS; the tests have 64 sequences of each N. The model: one layer of d_model 64 with one head of 16, no
-feed-forward. The four contestants are the same but for the rule, and what is read goes through an RMSNorm. Before
+feed-forward. The contestants are the same but for the rule, and what is read goes through an RMSNorm. Before
 "softmax", q and k go through an RMSNorm with weights, and scores lose a learned amount for each token of distance (as
 in ALiBi), without which attention could not tell new from old; before the others, q and k are brought to length 1.
 
+Three controls: "linear beta" is the plain sum with the delta rule's learned β on what it writes, S + β kᵀ v; in
+"linear silent" and "delta silent" a token that asks writes nothing.
+
 **Tuned**: the learning rate, for each rule by itself. From 0.01 it is doubled or halved, within RATES, until both
-neighbours are worse; what counts is wrong, of a seed that is used for nothing else. At its best rate each is then
-trained from five seeds. One row for each rule, rate and seed; rows that are there are kept, so a run that was stopped
-goes on. wrong: the share of values at 16 pairs that are not said right. once, again: the shares that are right, for
-each N of PAIRS, of keys that were told once and again. by step: right at 16 pairs, every 50 steps. losses: of steps 0,
-10, 20 and 30.
+neighbours are worse; what counts is wrong, the mean of three seeds that are used for nothing else. At its best rate
+each is then trained from five seeds. One row for each rule, rate and seed; rows that are there are kept, so a run that
+was stopped goes on. wrong: the share of values at 16 pairs that are not said right. once, again: the shares that are
+right, for each N of PAIRS, of keys that were told once and again. by step: right at 16 pairs, after each sixth of the
+steps. losses: of steps 0, 10, 20 and 30. All of that is done twice: with 300 steps, and with 600 in
+23_recall_long.csv, each with a schedule of its own.
 """
 
 import sys
@@ -43,12 +47,13 @@ from solutions.ex23_linear_attention import (  # noqa: E402
     linear_attention,
 )
 
-TABLE = HERE / "23_recall.csv"
+TABLE, LONG_TABLE = HERE / "23_recall.csv", HERE / "23_recall_long.csv"
 COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
-RULES, PAIRS, KEYS, VALUES = ("softmax", "linear", "delta", "gated delta"), (4, 8, 16), 32, 32
+RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent")
+PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
-RATES, SEEDS, TUNED_ON = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08), range(5), range(100, 101)
-D_MODEL, HEAD_DIM, BATCH, STEPS, EACH = 64, 16, 32, 300, 50
+RATES, SEEDS, TUNED_ON = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08), range(5), range(100, 103)
+D_MODEL, HEAD_DIM, BATCH, STEPS, LONG = 64, 16, 32, 300, 600
 
 
 def draw(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -64,7 +69,7 @@ def draw(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, 
 
 
 class Layer(nn.Module):
-    """What GatedDeltaNet is made of, around one of four rules."""
+    """What GatedDeltaNet is made of, around one of the rules."""
 
     def __init__(self, rule: str):
         super().__init__()
@@ -74,27 +79,29 @@ class Layer(nn.Module):
         if rule == "softmax":
             self.q_norm, self.k_norm = RMSNorm(HEAD_DIM), RMSNorm(HEAD_DIM)
             self.slope = nn.Parameter(torch.tensor(0.1))
-        if "delta" in rule:
+        if "delta" in rule or rule == "linear beta":
             self.beta = Linear(D_MODEL, 1)
         if rule == "gated delta":
             self.decay = Linear(D_MODEL, 1, bias=True)
             nn.init.constant_(self.decay.bias, -5)          # at the start, nearly nothing is forgotten
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, asks: Tensor) -> Tensor:
+        """asks: (batch, seq), True for a token that asks; the rules that are "silent" let it write nothing."""
         q, k, v = self.qkv(x).chunk(3, dim=-1)
         if self.rule == "softmax":
             distance = relative_distance(x.shape[1], x.shape[1])        # key minus query
             bias = (self.slope * distance).masked_fill(distance > 0, -torch.inf)
             return self.o_proj(self.norm(F.scaled_dot_product_attention(self.q_norm(q), self.k_norm(k), v, bias)))
         q, k = l2_normalize(q), l2_normalize(k)
-        if self.rule == "linear":
-            out, _ = linear_attention(q, k, v)
+        beta = self.beta(x)[..., 0].sigmoid() if hasattr(self, "beta") else torch.ones(asks.shape)
+        if "silent" in self.rule:
+            beta = beta.masked_fill(asks, 0)
+        if self.rule.startswith("linear"):
+            out, _ = linear_attention(q, k, beta[..., None] * v)
+        elif self.rule.startswith("delta"):
+            out, _ = chunk_delta_rule(q, k, v, beta)
         else:
-            beta = self.beta(x)[..., 0].sigmoid()
-            if self.rule == "delta":
-                out, _ = chunk_delta_rule(q, k, v, beta)
-            else:
-                out, _ = chunk_gated_delta_rule(q, k, v, beta, -F.softplus(self.decay(x)[..., 0]))
+            out, _ = chunk_gated_delta_rule(q, k, v, beta, -F.softplus(self.decay(x)[..., 0]))
         return self.o_proj(self.norm(out))
 
 
@@ -108,18 +115,21 @@ class Model(nn.Module):
     def forward(self, keys: Tensor, values: Tensor, asking: int) -> Tensor:
         """Logits of the values, for the last tokens: those that ask."""
         x = self.keys(keys) + self.values(values)
-        x = x + self.layer(self.norm1(x))
+        x = x + self.layer(self.norm1(x), values == NOTHING)
         return self.unembedding(self.norm2(x[:, -asking:]))
 
 
-def train(rule: str, rate: float, seed: int, steps: int = STEPS) -> tuple[Model, list[float], list[float]]:
-    """A trained model, its losses, and the share that is right at the most pairs, every EACH steps."""
+def train(rule: str, rate: float, seed: int, steps: int | None = None,
+          length: int = STEPS) -> tuple[Model, list[float], list[float]]:
+    """A trained model, its losses, and the share that is right at the most pairs, six times on the way.
+
+    length: of the schedule; steps: after how many of them to stop, at its end if None."""
     torch.manual_seed(seed)
     model, rng, losses, right = use_torch_kernels(Model(rule)), torch.Generator().manual_seed(seed), [], []
     adam = torch.optim.AdamW(model.parameters(), rate, weight_decay=0, fused=True)
-    for step in range(steps):
+    for step in range(length if steps is None else steps):
         for group in adam.param_groups:
-            group["lr"] = learning_rate(step, 30, STEPS, rate, rate / 20)
+            group["lr"] = learning_rate(step, 30, length, rate, rate / 20)
         keys, said, values, _ = draw(BATCH, PAIRS[torch.randint(len(PAIRS), (), generator=rng)], rng)
         loss = F.cross_entropy(model(keys, said, values.shape[1]).flatten(0, 1), values.flatten())
         adam.zero_grad()
@@ -127,7 +137,7 @@ def train(rule: str, rate: float, seed: int, steps: int = STEPS) -> tuple[Model,
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         losses.append(loss.item())
-        if (step + 1) % EACH == 0:
+        if (step + 1) % (length // 6) == 0:
             once, again = shares(model, PAIRS[-1], seed)
             right.append((once + again) / 2)
     return model, losses, right
@@ -141,9 +151,9 @@ def shares(model: Model, pairs: int, seed: int) -> tuple[float, float]:
     return right[~is_new].float().mean().item(), right[is_new].float().mean().item()
 
 
-def measure(rule: str, rate: float, seed: int) -> list[str]:
-    """One row of the table."""
-    model, losses, right = train(rule, rate, seed)
+def measure(rule: str, rate: float, seed: int, length: int) -> list[str]:
+    """One row of a table."""
+    model, losses, right = train(rule, rate, seed, length=length)
     once, again = zip(*(shares(model, pairs, seed) for pairs in PAIRS), strict=True)
 
     def said(numbers) -> str:
@@ -153,15 +163,20 @@ def measure(rule: str, rate: float, seed: int) -> list[str]:
             said(losses[:40:10])]
 
 
-def wrong(rule: str, rate: float, seeds: range) -> float:
-    return table.mean_loss(TABLE, COLUMNS, rule, rate, seeds, measure, 3)
+def run(file: Path, length: int) -> None:
+    """One table: the best rate of each rule, then five seeds at it."""
+    def wrong(rule: str, rate: float, seeds: range) -> float:
+        return table.mean_loss(file, COLUMNS, rule, rate, seeds, lambda *setting: measure(*setting, length), 3)
+
+    best = {rule: table.downhill(RATES, 0.01, lambda rate, rule=rule: wrong(rule, rate, TUNED_ON)) for rule in RULES}
+    table.resume(file, COLUMNS, [(rule, best[rule], seed) for seed in SEEDS for rule in RULES],
+                 lambda *setting: [measure(*setting, length)])
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    best = {rule: table.downhill(RATES, 0.01, lambda rate, rule=rule: wrong(rule, rate, TUNED_ON)) for rule in RULES}
-    table.resume(TABLE, COLUMNS, [(rule, best[rule], seed) for seed in SEEDS for rule in RULES],
-                 lambda *setting: [measure(*setting)])
+    run(TABLE, STEPS)
+    run(LONG_TABLE, LONG)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,10 @@ for n, (who, what) in enumerate(ORDERS):
     middle = LEFT + STEP * n + SIDE
     text(middle, 44, who, "middle", 12, True)
     text(middle, 59, what, "middle", 12)
-    arrow(middle, 64, middle, 78)
+    if who not in ROWS:             # a key that is no row of its own
+        text(middle, 74, " ".join(map(said, GUESTS[who])), "middle", 10)
+    else:
+        arrow(middle, 64, middle, 78)
 for top, corrects, title in ((82, False, "added: S + kᵀ v"), (218, True, "corrected: S + kᵀ (v − k S)")):
     before = [[0.0, 0.0] for _ in range(3)]
     for n, state in enumerate(states(corrects)):
