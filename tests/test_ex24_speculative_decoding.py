@@ -112,7 +112,7 @@ def test_rates_and_residuals_in_other_dtypes(impl, draw, dtype):
     return {"acceptance_rate": impl.acceptance_rate(p, q), "residual": impl.residual(p, q)}
 
 
-def test_probabilities_are_asked_for(impl, draw):
+def test_residual_and_rate_ask_for_probabilities(impl, draw):
     """Logits, negative numbers and NaN are no probabilities: a ValueError that names the argument.
 
     must_be_probabilities, which is given, says it: call it before anything is computed.
@@ -713,7 +713,7 @@ def test_generate_greedy_takes_no_numbers(impl, draw):
 def test_generate_mode(impl, draw):
     """Both models run in eval mode, and every module's mode is put back, also after an error.
 
-    evaluating(…), which is given, does it: `with evaluating(target, draft):`.
+    evaluating(…), which is given, does it for the models it is handed. A draft that is a function is none.
     """
     target, draft = _model(impl, draw, dropout=0.5), _model(impl, draw, heads=1, dropout=0.5)
     modes = []
