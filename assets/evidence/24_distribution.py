@@ -1,0 +1,109 @@
+"""Runs the test that lesson 24 quotes, of the distribution of drafted text, and writes 24_distribution.csv.
+
+    python assets/evidence/24_distribution.py        (or: make evidence)
+
+One row for each draft and seed; rows that are there are kept, so a run that was stopped goes on. The target is the
+pocket model, by HOW after PROMPT; it writes three tokens DRAWS times, of which the first two count. With k = 2
+both are drafted in the first pass. draft: the model of assets/draft, lookup_draft(3), and the model
+with one mistake: "drawn from p", where after a rejection the target's whole row is drawn from, and "no filter", where
+the draft draws by the filter but tells the row without it.
+
+chi squared: Pearson's, over the pairs of tokens that the target can say, with their exact chances; cells: how many
+pairs, those of fewer than 5 expected taken together. accepted and judged are those of Statistics.
+"""
+
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from unittest import mock
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from assets.evidence import table  # noqa: E402
+from given.torch_kernels import use_torch_kernels  # noqa: E402
+from solutions import ex24_speculative_decoding as ex24  # noqa: E402
+from solutions.ex15_generation import Sampling  # noqa: E402
+from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
+
+TABLE = HERE / "24_distribution.csv"
+COLUMNS = ["draft", "seed", "draws", "cells", "chi squared", "accepted", "judged"]
+DRAFTS, SEEDS, DRAWS = ("model", "lookup", "drawn from p", "no filter"), range(5), 1000
+PROMPT = "The for statement is used to iterate over the elements of a sequence. The for statement"
+HOW = {"temperature": 0.8, "top_k": 4}
+SETTINGS = [(draft, seed) for draft in DRAFTS for seed in SEEDS]
+
+
+@cache
+def models() -> tuple:
+    return tuple(use_torch_kernels(load_pretrained(HERE.parent / folder, dtype=torch.float32)).eval()
+                 for folder in ("pocket", "draft"))
+
+
+@cache
+def prompt() -> list[int]:
+    return load_tokenizer(HERE.parent / "pocket").encode(PROMPT)
+
+
+@cache
+@torch.no_grad()
+def chances() -> dict[tuple[int, int], float]:
+    """The chance of each pair of tokens that the target alone can say."""
+    def row(text):
+        return ex24.sampling_probs(models()[0](torch.tensor([text]))[0, -1:], [text], Sampling(**HOW))[0]
+    first, found = row(prompt()), {}
+    for one in first.nonzero()[:, 0].tolist():
+        second = row([*prompt(), one])
+        found |= {(one, two): (first[one] * second[two]).item() for two in second.nonzero()[:, 0].tolist()}
+    return found
+
+
+def chi_squared(seen: Counter) -> tuple[int, float]:
+    """(cells, Pearson's chi-squared); pairs that cannot come are a cell of their own where they did."""
+    rare = [pair for pair, chance in chances().items() if DRAWS * chance < 5]
+    cells = [(seen[pair], DRAWS * chance) for pair, chance in chances().items() if pair not in rare]
+    if rare:
+        cells.append((sum(seen[pair] for pair in rare), DRAWS * sum(chances()[pair] for pair in rare)))
+    assert not set(seen) - set(chances()), "a pair that the target cannot say"
+    return len(cells), sum((count - expected) ** 2 / expected for count, expected in cells)
+
+
+@contextmanager
+def mistake(name: str):
+    """With one line of the chapter wrong."""
+    right = ex24.draft_tokens
+
+    def told_without_filter(ids, k, reader, sampling, rng=None):
+        tokens, _ = right(ids, k, reader, sampling, rng)
+        bare = Sampling(temperature=sampling.temperature)
+        texts = [ids + tokens[:i] for i in range(k)]
+        return tokens, ex24.sampling_probs(reader(ids + tokens[:-1], k), texts, bare)
+    wrong = {"drawn from p": ("residual", lambda target_probs, draft_probs: target_probs),
+             "no filter": ("draft_tokens", told_without_filter)}
+    if name in wrong:
+        with mock.patch.object(ex24, *wrong[name]):
+            yield
+    else:
+        yield
+
+
+def measure(draft: str, seed: int) -> list[str]:
+    (target, small), rng = models(), torch.Generator().manual_seed(seed)
+    guesser = ex24.lookup_draft(3) if draft == "lookup" else small
+    with mistake(draft):
+        new, found = ex24.speculative_generate(target, guesser, [prompt()] * DRAWS, 3, k=2, rng=rng, **HOW)
+    cells, found_chi = chi_squared(Counter(tuple(text[:2]) for text in new))
+    return [draft, str(seed), str(DRAWS), str(cells), f"{found_chi:.2f}", str(found.accepted), str(found.judged)]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    table.resume(TABLE, COLUMNS, SETTINGS, lambda *setting: [measure(*setting)])
+
+
+if __name__ == "__main__":
+    main()
