@@ -616,8 +616,8 @@ def test_step_refuses(impl, draw):
         told.append([list(ids), k])
         return drafts, None
     refused = raises(ValueError, lambda: impl.speculative_step(text, 3, reader, draft, impl.Sampling()), names="draft")
-    said = impl.speculative_step(text, 4, reader, draft, impl.Sampling(), _rng(16))
-    return {"refused": refused, "k = 4": said, "told": told, "given to the target": given,
+    _, drafted, _ = impl.speculative_step(text, 4, reader, draft, impl.Sampling(), _rng(16))
+    return {"refused": refused, "k = 4": drafted, "told": told, "given to the target": given,
             "text and drafts": [text, drafts]}
 
 

@@ -35,7 +35,7 @@ COLUMNS = ["draft", "seed", "draws", "cells", "chi squared", "accepted", "judged
 DRAFTS, SEEDS, DRAWS = ("model", "lookup", "drawn from p", "no filter"), range(5), 1000
 PROMPT = "The for statement is used to iterate over the elements of a sequence. The for statement"
 HOW = {"temperature": 0.8, "top_k": 4}
-SETTINGS = [(draft, seed) for draft in DRAFTS for seed in SEEDS]
+SETTINGS = [(draft, seed) for draft in DRAFTS for seed in SEEDS if seed < 2 or draft in ("model", "lookup")]
 
 
 @cache

@@ -3,9 +3,10 @@
     python assets/evidence/24_ratios.py        (or: make evidence)
 
 One row for each text, draft, k and seed; rows that are there are kept, so a run that was stopped goes on. The target is
-the pocket model at TEMPERATURE, and writes NEW tokens. A seed stands for the random numbers and for a prompt: "table",
-a table of three rows that ends in the third, as manuals have them; "prose", LENGTH tokens of the documents that
-neither model has read. draft: the model of assets/draft, or lookup_draft(3).
+the pocket model, at the temperature of the text, and writes NEW tokens. A seed stands for the random numbers and for a
+prompt: "table", a table of three rows that ends in the third, as manuals have them; "prose", LENGTH tokens of the
+documents that neither model has read; "prose at 1", the same prompts at temperature 1. draft: the model of
+assets/draft, or lookup_draft(3).
 
 passes, drafted, judged, accepted are those of Statistics. Times are CPU times, medians of TURNS, in which the three
 take turns: speedup, generate's time divided by speculative_generate's; v, a pass over k + 1 tokens, c, a drafted token,
@@ -38,10 +39,11 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 
 TABLE = HERE / "24_ratios.csv"
 COLUMNS = ["text", "draft", "k", "seed", "passes", "drafted", "judged", "accepted", "speedup", "v", "c", "prompt"]
-KS, SEEDS, TEMPERATURE, TURNS = (1, 2, 4, 8), range(5), 0.7, 3
+KS, SEEDS, TURNS = (1, 2, 4, 8), range(5), 3
+TEMPERATURES = {"table": 0.7, "prose": 0.7, "prose at 1": 1.0}
 LENGTH, NEW = 64, 64
-SETTINGS = [(text, draft, k, seed) for seed in SEEDS for text in ("table", "prose") for draft in ("model", "lookup")
-            for k in KS]
+SETTINGS = [(text, draft, k, seed) for texts in (("table", "prose"), ("prose at 1",)) for seed in SEEDS
+            for text in texts for draft in ("model", "lookup") for k in KS]
 TABLES = ['''\
 | "d" | Decimal integer. Outputs the number in base 10. |
 | "o" | Octal format. Outputs the number in base 8. |
@@ -98,7 +100,7 @@ def reading(model: str, ids: list[int], new: int) -> Callable:
 
 def parts(text: str, k: int, seed: int) -> list[str]:
     """v, c and prompt: how long they take, in passes over one token."""
-    how, rng, ids = Sampling(temperature=TEMPERATURE), torch.Generator().manual_seed(0), prompt(text, seed) * 2
+    how, rng, ids = Sampling(temperature=TEMPERATURES[text]), torch.Generator().manual_seed(0), prompt(text, seed) * 2
     reader = new_reader(models()["model"], len(ids) + k)
     one, several, drafting, whole = in_turn(
         reading("target", ids, 1), reading("target", ids, k + 1), partial(draft_tokens, ids, k, reader, how, rng),
@@ -111,10 +113,10 @@ def measure(text: str, draft: str, k: int, seed: int) -> list[str]:
     guesser = models()["model"] if draft == "model" else lookup_draft(3)
 
     def alone():
-        generate(target, [ids], NEW, rng=torch.Generator().manual_seed(seed), temperature=TEMPERATURE)
+        generate(target, [ids], NEW, rng=torch.Generator().manual_seed(seed), temperature=TEMPERATURES[text])
 
     def drafted():
-        found.append(speculative_generate(target, guesser, [ids], NEW, k=k, temperature=TEMPERATURE,
+        found.append(speculative_generate(target, guesser, [ids], NEW, k=k, temperature=TEMPERATURES[text],
                                           rng=torch.Generator().manual_seed(seed))[1])
     slow, fast = in_turn(alone, drafted)
     return [text, draft, str(k), str(seed), *map(str, found[0]), f"{slow / fast:.4f}", *parts(text, k, seed)]
