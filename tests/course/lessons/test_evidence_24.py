@@ -25,7 +25,8 @@ def rows(recorded):
 
 
 def test_every_run_is_recorded(script, rows):
-    assert [(float(row["temperature"]), int(row["k"]), int(row["seed"])) for row in rows] == script.SETTINGS
+    assert [(float(row["temperature"]), *(int(row[name]) for name in ("k", "seed", "draw"))) for row in rows
+            ] == script.SETTINGS
     for row in rows:
         passes, accepted, judged, drafted = (int(row[name]) for name in ("passes", "accepted", "judged", "drafted"))
         assert int(row["tokens"]) == script.NEW == passes + accepted
@@ -34,9 +35,9 @@ def test_every_run_is_recorded(script, rows):
 
 @pytest.mark.parametrize("temperature, k, seed", [(0, 2, 1), (1, 4, 3)])
 def test_a_run_comes_out_again(script, rows, temperature, k, seed):
-    setting = (str(temperature), str(k), str(seed))
-    row = next(row for row in rows if tuple(row.values())[:3] == setting)
-    again = dict(zip(script.COLUMNS, script.measure(temperature, k, seed), strict=True))
+    setting = (str(temperature), str(k), str(seed), "0")
+    row = next(row for row in rows if tuple(row.values())[:4] == setting)
+    again = dict(zip(script.COLUMNS, script.measure(temperature, k, seed, 0), strict=True))
     # another Python has another text, and another processor's rounding can choose another token
     assert int(again["passes"]) == pytest.approx(int(row["passes"]), rel=0.15)
     assert float(again["rate"]) == pytest.approx(float(row["rate"]), abs=0.05)
