@@ -75,7 +75,7 @@ def accept(
     target_probs: Float[Tensor, "*batch places vocab"],
     rng: torch.Generator | None = None,
 ) -> tuple[Int[Tensor, "*batch k+1"], Int[Tensor, "*batch"]]:
-    """Keep the drafts up to the first that is rejected, and add one token of the target's own.
+    """Keep the drafted tokens up to the first that is rejected, and add one token of the target's own.
 
     draft_ids: k drafted tokens, maybe none. draft_probs: what each was drawn from, q. target_probs: what the target
     says in each of these k places and in the one after them, p, so k + 1 rows. Drafted token i is accepted where
@@ -162,7 +162,8 @@ def sampling_probs(
 
     ids: the text so far of each row. The repetition penalty; then, for a temperature of 0, a probability of 1 for the
     largest logit (the lowest id of equals); otherwise the temperature, sampling.filters() in their order, and a
-    softmax. In at least float32 up to there; what is returned is float64, for a temperature of 0, too.
+    softmax. Logits are widened first, as choose has them, and made float64 just before the softmax; what is returned is
+    float64, for a temperature of 0, too.
 
     Raises ValueError naming ids where they are not one list per row.
     """

@@ -208,8 +208,8 @@ def sampling_probs(
 
     ids: the text so far of each row. The repetition penalty; then, for a temperature of 0, a probability of 1 for the
     largest logit (the lowest id of equals); otherwise the temperature, sampling.filters() in their order, and a
-    softmax. Logits are widened to float32 (float64 stays), as choose has them, and made float64 before the softmax; what
-    is returned is float64, for a temperature of 0, too.
+    softmax. Logits are widened first, as choose has them, and made float64 just before the softmax; what is returned is
+    float64, for a temperature of 0, too.
 
     Raises ValueError naming ids where they are not one list per row.
     """

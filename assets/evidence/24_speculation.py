@@ -2,10 +2,10 @@
 
     python assets/evidence/24_speculation.py        (or: make evidence)
 
-One row for each temperature, k and seed; rows that are there are kept, so a run that was stopped goes on. The target
-is the pocket model, the draft the model of assets/draft. A seed stands for a place of the two documents that neither
-has read, help("formatstrings") and shutil (another Python has other texts, and so gives slightly other numbers), and
-for the random numbers. The LENGTH tokens there are continued by NEW.
+One row for each temperature, k, seed and draw; rows that are there are kept, so a run that was stopped goes on. The
+target is the pocket model, the draft the model of assets/draft. A seed stands for a place of the two documents that
+neither has read, help("formatstrings") and shutil (another Python has other texts, and so gives slightly other
+numbers), whose LENGTH tokens are continued by NEW; a draw, for the random numbers (one is enough at temperature 0).
 
 passes, drafted, judged and accepted are those of Statistics; tokens: how many were written. rate is what predicts: the
 mean of the sum of min(p, q) over the tokens that were written, with one pass of each model over them. LENGTH and NEW
@@ -33,9 +33,10 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 )
 
 TABLE = HERE / "24_speculation.csv"
-COLUMNS = ["temperature", "k", "seed", "tokens", "passes", "drafted", "judged", "accepted", "rate"]
-TEMPERATURES, KS, SEEDS = (0, 0.5, 1), (1, 2, 4, 8), range(5)
-SETTINGS = [(temperature, k, seed) for seed in SEEDS for temperature in TEMPERATURES for k in KS]
+COLUMNS = ["temperature", "k", "seed", "draw", "tokens", "passes", "drafted", "judged", "accepted", "rate"]
+TEMPERATURES, KS, SEEDS, DRAWS = (0, 0.5, 1), (1, 2, 4, 8), range(5), range(3)
+SETTINGS = [(temperature, k, seed, draw) for draw in DRAWS for seed in SEEDS for temperature in TEMPERATURES
+            for k in KS if temperature or not draw]
 LENGTH, NEW = 48, 80
 
 
@@ -69,11 +70,11 @@ def rate(temperature: float, seed: int, new: list[int]) -> float:
     return acceptance_rate(p, q).mean().item()
 
 
-def measure(temperature: float, k: int, seed: int) -> list[str]:
+def measure(temperature: float, k: int, seed: int, draw: int) -> list[str]:
     target, draft = models().values()
     [new], found = speculative_generate(target, draft, [prompt(seed)], NEW, k=k, temperature=temperature,
-                                        rng=torch.Generator().manual_seed(seed))
-    return [str(temperature), str(k), str(seed), str(len(new)), *map(str, found), f"{rate(temperature, seed, new):.4f}"]
+                                        rng=torch.Generator().manual_seed(seed + len(SEEDS) * draw))
+    return [*map(str, (temperature, k, seed, draw, len(new), *found)), f"{rate(temperature, seed, new):.4f}"]
 
 
 def main() -> None:
