@@ -75,7 +75,7 @@ def accept(
     target_probs: Float[Tensor, "*batch places vocab"],
     rng: torch.Generator | None = None,
 ) -> tuple[Int[Tensor, "*batch k+1"], Int[Tensor, "*batch"]]:
-    """Keep the drafts up to the first that is rejected, and add one token of the target's own.
+    """Keep the drafted tokens up to the first that is rejected, and add one token of the target's own.
 
     draft_ids: k drafted tokens, maybe none. draft_probs: what each was drawn from, q. target_probs: what the target
     says in each of these k places and in the one after them, p, so k + 1 rows. Drafted token i is accepted where
@@ -86,7 +86,8 @@ def accept(
     rejection; where there is none, from the last row of target_probs: the bonus token. Either by inverse_cdf with u[k].
 
     u: torch.rand((*batch, k + 1), generator=rng, dtype=torch.float64) on rng's device; without an rng, torch's own
-    generator on the CPU. All of them are drawn, whatever is rejected. Everything is computed in float64.
+    generator on the CPU; then moved to where the probabilities are. All of them are drawn, whatever is rejected.
+    Everything is computed in float64.
 
     Returns (ids, count). count: how many drafted tokens were accepted, 0 … k. ids: these, the own token, and −1 after
     it, k + 1 in all. Both int64.
@@ -161,7 +162,8 @@ def sampling_probs(
 
     ids: the text so far of each row. The repetition penalty; then, for a temperature of 0, a probability of 1 for the
     largest logit (the lowest id of equals); otherwise the temperature, sampling.filters() in their order, and a
-    softmax. In at least float32 up to there; what is returned is float64, for a temperature of 0, too.
+    softmax. Logits are widened first, as choose has them, and made float64 just before the softmax; what is returned is
+    float64, for a temperature of 0, too.
 
     Raises ValueError naming ids where they are not one list per row.
     """
@@ -186,7 +188,8 @@ class Reader:
 
         One forward pass, over as few tokens as possible. What seen and ids have in common from the start on is kept;
         but the last tokens, whose logits are asked for, are read again in any case. The caches are rewound to what is
-        kept, the model is given the rest of ids, and seen becomes a copy of ids. No gradients.
+        kept, the model is given the rest of ids, on the device of its parameters, and seen becomes a copy of ids. No
+        gradients. Where the model refuses its tokens, seen is what the caches still hold: what was kept.
 
         Raises ValueError naming last where it is not in 1 … len(ids); nothing is rewound then.
         """
@@ -290,9 +293,9 @@ def speculative_generate(
 ) -> tuple[list[list[int]], Statistics]:
     """Continue prompts as target's generate does, drafting up to k tokens at a time: (new ids, Statistics).
 
-    draft: a model with target's vocabulary, which is given the same sampling settings, or any Draft. Drawn text has the
-    distribution of generate's, not the same tokens; with temperature 0 the tokens are the same (but where two logits
-    are so nearly equal that rounding decides, which is another for one token than for several).
+    draft: a model (an nn.Module) with target's vocabulary, given the same sampling settings, or any Draft. Drawn text
+    has the distribution of generate's, not the same tokens; with temperature 0 the tokens are the same (but where two
+    logits are so nearly equal that rounding decides, which is another for one token than for several).
 
     The prompts are continued one after the other: after a pass, each row of a batch would stand somewhere else, and a
     cache has one length. Each has Readers of its own, with room for the prompt and max_new_tokens. A pass drafts at
@@ -300,8 +303,8 @@ def speculative_generate(
     before the first id out of stop, wherever in the new tokens that is; stop may be an iterator.
 
     In each pass the draft model draws its numbers from rng, one per token, and then accept does. With temperature 0
-    nothing is left to chance, and rng is left alone: what accept draws all the same is from a generator of its own.
-    Both models are in eval mode meanwhile, and then as they were.
+    nothing is left to chance, and rng is left alone: what draft model and accept draw all the same is from a generator
+    of its own. Models are in eval mode meanwhile, and then as they were.
 
     Raises ValueError naming k where it is below 1, the fields of Sampling, what models_must_fit refuses, and caches
     where one of a model's cannot rewind (it has windows); nothing is computed then.

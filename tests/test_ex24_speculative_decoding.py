@@ -112,7 +112,7 @@ def test_rates_and_residuals_in_other_dtypes(impl, draw, dtype):
     return {"acceptance_rate": impl.acceptance_rate(p, q), "residual": impl.residual(p, q)}
 
 
-def test_probabilities_are_asked_for(impl, draw):
+def test_residual_and_rate_ask_for_probabilities(impl, draw):
     """Logits, negative numbers and NaN are no probabilities: a ValueError that names the argument.
 
     must_be_probabilities, which is given, says it: call it before anything is computed.
@@ -616,8 +616,8 @@ def test_step_refuses(impl, draw):
         told.append([list(ids), k])
         return drafts, None
     refused = raises(ValueError, lambda: impl.speculative_step(text, 3, reader, draft, impl.Sampling()), names="draft")
-    said = impl.speculative_step(text, 4, reader, draft, impl.Sampling(), _rng(16))
-    return {"refused": refused, "k = 4": said, "told": told, "given to the target": given,
+    _, drafted, _ = impl.speculative_step(text, 4, reader, draft, impl.Sampling(), _rng(16))
+    return {"refused": refused, "k = 4": drafted, "told": told, "given to the target": given,
             "text and drafts": [text, drafts]}
 
 
@@ -700,7 +700,8 @@ def test_generate_length(impl, draw):
 def test_generate_greedy_takes_no_numbers(impl, draw):
     """With temperature 0 nothing is left to chance: rng is left alone, and so is torch's own generator.
 
-    As generate has it. accept wants numbers all the same: give it a generator of its own.
+    As generate has it. accept and draft_tokens want numbers all the same: give both another generator. Seen here are the
+    next number of rng, and the next of torch's.
     """
     target, draft = _two(impl, draw)
     rng = _rng(20)
@@ -713,7 +714,7 @@ def test_generate_greedy_takes_no_numbers(impl, draw):
 def test_generate_mode(impl, draw):
     """Both models run in eval mode, and every module's mode is put back, also after an error.
 
-    evaluating(…), which is given, does it: `with evaluating(target, draft):`.
+    evaluating(…), which is given, does it for the models it is handed. A draft that is a function is none.
     """
     target, draft = _model(impl, draw, dropout=0.5), _model(impl, draw, heads=1, dropout=0.5)
     modes = []

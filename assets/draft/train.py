@@ -56,9 +56,9 @@ from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E
 
 TARGET, RUN = HERE.parent / "pocket", HERE / "run"
 DRAFT = replace(POCKET, d_model=128, layers=1, heads=4, kv_heads=2, d_ff=256)
-STEPS, WARMUP, BATCH, LENGTH = 300, 20, 4, 128
+STEPS, WARMUP, BATCH, LENGTH = 2000, 50, 4, 128
 PEAK, FLOOR, WEIGHT_DECAY = 4e-3, 1e-4, 0.1
-EVERY = 50                                       # steps between rows of training.csv, and checkpoints
+EVERY = 200                                      # steps between rows of training.csv, and checkpoints
 GLANCE = 1536                                    # held-out tokens that such a row is measured on
 
 

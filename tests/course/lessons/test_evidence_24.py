@@ -25,7 +25,8 @@ def rows(recorded):
 
 
 def test_every_run_is_recorded(script, rows):
-    assert [(float(row["temperature"]), int(row["k"]), int(row["seed"])) for row in rows] == script.SETTINGS
+    assert [(float(row["temperature"]), *(int(row[name]) for name in ("k", "seed", "draw"))) for row in rows
+            ] == script.SETTINGS
     for row in rows:
         passes, accepted, judged, drafted = (int(row[name]) for name in ("passes", "accepted", "judged", "drafted"))
         assert int(row["tokens"]) == script.NEW == passes + accepted
@@ -34,9 +35,9 @@ def test_every_run_is_recorded(script, rows):
 
 @pytest.mark.parametrize("temperature, k, seed", [(0, 2, 1), (1, 4, 3)])
 def test_a_run_comes_out_again(script, rows, temperature, k, seed):
-    setting = (str(temperature), str(k), str(seed))
-    row = next(row for row in rows if tuple(row.values())[:3] == setting)
-    again = dict(zip(script.COLUMNS, script.measure(temperature, k, seed), strict=True))
+    setting = (str(temperature), str(k), str(seed), "0")
+    row = next(row for row in rows if tuple(row.values())[:4] == setting)
+    again = dict(zip(script.COLUMNS, script.measure(temperature, k, seed, 0), strict=True))
     # another Python has another text, and another processor's rounding can choose another token
     assert int(again["passes"]) == pytest.approx(int(row["passes"]), rel=0.15)
     assert float(again["rate"]) == pytest.approx(float(row["rate"]), abs=0.05)
@@ -54,3 +55,34 @@ def test_the_draft_is_the_one_that_its_script_makes():
     ids = load_tokenizer(draft.TARGET).encode("".join(text + draft.END for text in draft.held_out_texts()))
     shared, _ = draft.agreement(target, small, torch.tensor(ids))
     assert shared == pytest.approx(float(last["held-out sum of min(p, q)"]), abs=0.03)
+
+
+@pytest.fixture(scope="module")
+def ratios(evidence):
+    return evidence("24_ratios")
+
+
+def test_every_ratio_is_recorded(ratios, recorded):
+    rows = recorded("24_ratios")
+    assert [(row["text"], row["draft"], int(row["k"]), int(row["seed"])) for row in rows] == ratios.SETTINGS
+    for row in rows:
+        assert int(row["passes"]) + int(row["accepted"]) == ratios.NEW
+        assert min(float(row[name]) for name in ("speedup", "v", "c", "prompt")) > 0
+
+
+def test_passes_come_out_again(ratios, recorded, monkeypatch):
+    monkeypatch.setattr(ratios, "TURNS", 1)
+    row = next(row for row in recorded("24_ratios")
+               if (row["text"], row["draft"], row["k"], row["seed"]) == ("table", "lookup", "2", "0"))
+    again = dict(zip(ratios.COLUMNS, ratios.measure("table", "lookup", 2, 0), strict=True))
+    assert int(again["passes"]) == pytest.approx(int(row["passes"]), rel=0.15)
+
+
+def test_the_models_distribution_was_asked(evidence, recorded):
+    script, rows = evidence("24_distribution"), recorded("24_distribution")
+    assert [(row["draft"], int(row["seed"])) for row in rows] == script.SETTINGS
+    assert sum(script.chances().values()) == pytest.approx(1)
+    for row in rows:
+        assert row["draws"] == str(script.DRAWS) and row["cells"] == str(len(script.chances()))
+        wrong = row["draft"] in ("drawn from p", "no filter")
+        assert wrong == (float(row["chi squared"]) > 45)            # of 15 degrees of freedom: once in 10,000
