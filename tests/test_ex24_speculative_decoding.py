@@ -700,8 +700,8 @@ def test_generate_length(impl, draw):
 def test_generate_greedy_takes_no_numbers(impl, draw):
     """With temperature 0 nothing is left to chance: rng is left alone, and so is torch's own generator.
 
-    As generate has it. accept and draft_tokens want numbers all the same: give both another generator. Seen here are the
-    next number of rng, and the next of torch's.
+    As generate has it. accept and draft_tokens want numbers all the same: give both another generator. Seen here are
+    the next number of rng, and the next of torch's.
     """
     target, draft = _two(impl, draw)
     rng = _rng(20)
