@@ -505,7 +505,7 @@ def test_sinks_dtype(impl, draw, dtype):
     The given widen; the sinks are brought to the scores' dtype.
     """
     q, k, v = (x.to(dtype) for x in _qkv(draw))
-    outs = impl.attention_with_sinks(q, k, v, draw(6).to(dtype)), impl.attention_with_sinks(q, k, v, draw(6).float())
+    outs = [impl.attention_with_sinks(q, k, v, draw(6).to(other)) for other in (dtype, torch.float32, torch.float64)]
     far = impl.attention_with_sinks(torch.full_like(q, 30), 30 + k.sign() / 8, v, torch.full_like(draw(6), 1800))
     return {"outs": outs, "scores near 1,800": far, "dtype": [str(x.dtype) for x in (*outs, far)]}
 
