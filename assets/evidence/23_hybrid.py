@@ -1,11 +1,13 @@
-"""Trains lesson 23's Transformer and its 3:1 hybrid beside each other, and a control, and writes 23_hybrid.csv.
+"""Trains lesson 23's Transformer and its 3:1 hybrid beside each other, and two controls, and writes 23_hybrid.csv.
 
     python assets/evidence/23_hybrid.py        (or: make evidence)
 
 Both read the same bytes in the same order: the topics of Python's own help(), every tenth held out, as in lesson 14,
 so another version of Python gives slightly other numbers. "hybrid" has a GatedDeltaNet in three of four layers, which
 has more weights than attention; the feed-forward of "plain" is so much wider that both have as many parameters, to
-within one column of it. "no convolution" is a control: a hybrid whose convolutions have a width of 1, and mix nothing.
+within one column of it. Two controls:
+"no convolution" is a hybrid whose convolutions have a width of 1, and mix nothing; in "plain convolution" attention's
+q, k and v go through the hybrid's convolution and silu.
 SIZE says how large: "half", what the lesson shows, has half the pocket model's width and four layers, and takes a
 quarter of an hour of one core; "pocket" has the pocket model's sizes, but for its vocabulary, the bytes, and its
 context; it takes over an hour, and its rows go to 23_hybrid_pocket.csv.
@@ -22,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
@@ -29,6 +32,7 @@ sys.path.insert(0, str(HERE.parent.parent))
 from assets.evidence import table  # noqa: E402
 from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex05_softmax import cross_entropy  # noqa: E402
+from solutions.ex08_feedforward import silu  # noqa: E402
 from solutions.ex13_transformer import POCKET, Transformer  # noqa: E402
 from solutions.ex14_training import (  # noqa: E402
     bits_per_byte,
@@ -38,7 +42,7 @@ from solutions.ex14_training import (  # noqa: E402
     learning_rate,
     parameter_groups,
 )
-from solutions.ex23_linear_attention import with_linear_layers  # noqa: E402
+from solutions.ex23_linear_attention import short_convolution, with_linear_layers  # noqa: E402
 
 SIZE = "half"                       # or "pocket"
 CONFIG, BATCH, STEPS, START = {
@@ -49,7 +53,8 @@ CONFIG, BATCH, STEPS, START = {
 HELD_OUT = 20_000                   # bytes
 TABLE = HERE / ("23_hybrid.csv" if SIZE == "half" else f"23_hybrid_{SIZE}.csv")
 COLUMNS = ["model", "rate", "seed", "bits per byte", "losses"]
-MODELS, RATES = ("plain", "hybrid", "no convolution"), (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
+MODELS = ("plain", "hybrid", "no convolution", "plain convolution")
+RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
 SEEDS, TUNED_ON = range(5), range(100, 101)
 
 
@@ -57,14 +62,30 @@ def count(model: Transformer) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
+class Convolved(nn.Module):
+    """A projection whose outputs go through a short convolution and silu, as the linear layers' do."""
+
+    def __init__(self, linear: nn.Module, width: int = 4):
+        super().__init__()
+        self.linear, bound = linear, width**-0.5
+        self.conv = nn.Parameter(torch.empty(linear.weight.shape[0], width).uniform_(-bound, bound))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return silu(short_convolution(self.linear(x), self.conv)[0])
+
+
 def make(name: str) -> Transformer:
     """The model, at torch's present seed."""
-    if name != "plain":
+    if name in ("hybrid", "no convolution"):
         return with_linear_layers(Transformer(CONFIG), every=4, conv_width=4 if name == "hybrid" else 1)
     with torch.random.fork_rng():
         more = count(make("hybrid")) - count(Transformer(CONFIG))
     column = 3 * CONFIG.d_model * CONFIG.layers         # what a feed-forward that is wider by 1 costs
-    return Transformer(replace(CONFIG, d_ff=CONFIG.d_ff + round(more / column)))
+    model = Transformer(replace(CONFIG, d_ff=CONFIG.d_ff + round(more / column)))
+    for block in model.blocks if name == "plain convolution" else ():
+        for part in ("q_proj", "k_proj", "v_proj"):
+            setattr(block.attention, part, Convolved(getattr(block.attention, part)))
+    return model
 
 
 def train(name: str, rate: float, seed: int, text: torch.Tensor, steps: int = STEPS):

@@ -1,4 +1,4 @@
-"""Trains lesson 23's four rules, and three controls, to recall pairs from five seeds each, and writes 23_recall.csv.
+"""Trains lesson 23's four rules, and four controls, to recall pairs from five seeds each, and writes 23_recall.csv.
 
     python assets/evidence/23_recall.py        (or: make evidence)
 
@@ -11,8 +11,9 @@ feed-forward. The contestants are the same but for the rule, and what is read go
 "softmax", q and k go through an RMSNorm with weights, and scores lose a learned amount for each token of distance (as
 in ALiBi), without which attention could not tell new from old; before the others, q and k are brought to length 1.
 
-Three controls: "linear beta" is the plain sum with the delta rule's learned β on what it writes, S + β kᵀ v; in
-"linear silent" and "delta silent" a token that asks writes nothing.
+Four controls: "linear beta" is the plain sum with the delta rule's learned β on what it writes, S + β kᵀ v; "linear
+decay" has the gated rule's α besides, α S + β kᵀ v: it forgets, and does not correct; in "linear silent" and "delta
+silent" a token that asks writes nothing.
 
 **Tuned**: the learning rate, for each rule by itself. From 0.01 it is doubled or halved, within RATES, until both
 neighbours are worse; what counts is wrong, the mean of three seeds that are used for nothing else. At its best rate
@@ -49,7 +50,8 @@ from solutions.ex23_linear_attention import (  # noqa: E402
 
 TABLE, LONG_TABLE = HERE / "23_recall.csv", HERE / "23_recall_long.csv"
 COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
-RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent")
+RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent",
+         "linear decay")
 PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
 RATES, SEEDS, TUNED_ON = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08), range(5), range(100, 103)
@@ -79,9 +81,9 @@ class Layer(nn.Module):
         if rule == "softmax":
             self.q_norm, self.k_norm = RMSNorm(HEAD_DIM), RMSNorm(HEAD_DIM)
             self.slope = nn.Parameter(torch.tensor(0.1))
-        if "delta" in rule or rule == "linear beta":
+        if "delta" in rule or rule in ("linear beta", "linear decay"):
             self.beta = Linear(D_MODEL, 1)
-        if rule == "gated delta":
+        if rule in ("gated delta", "linear decay"):
             self.decay = Linear(D_MODEL, 1, bias=True)
             nn.init.constant_(self.decay.bias, -5)          # at the start, nearly nothing is forgotten
 
@@ -96,7 +98,10 @@ class Layer(nn.Module):
         beta = self.beta(x)[..., 0].sigmoid() if hasattr(self, "beta") else torch.ones(asks.shape)
         if "silent" in self.rule:
             beta = beta.masked_fill(asks, 0)
-        if self.rule.startswith("linear"):
+        if self.rule == "linear decay":
+            c = -F.softplus(self.decay(x)).cumsum(1)
+            out = ((q @ k.mT) * (c - c.mT).tril().exp().tril()) @ (beta[..., None] * v)
+        elif self.rule.startswith("linear"):
             out, _ = linear_attention(q, k, beta[..., None] * v)
         elif self.rule.startswith("delta"):
             out, _ = chunk_delta_rule(q, k, v, beta)

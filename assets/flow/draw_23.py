@@ -30,13 +30,13 @@ def said(number: float) -> str:
 text(10, 20, "Five orders, written into a state of 3 × 2", bold=True)
 for n, (who, what) in enumerate(ORDERS):
     middle = LEFT + STEP * n + SIDE
-    text(middle, 44, who, "middle", 12, True)
-    text(middle, 59, what, "middle", 12)
+    text(middle, 58, who, "middle", 12, True)
+    text(middle, 73, what, "middle", 12)
     if who not in ROWS:             # a key that is no row of its own
-        text(middle, 74, " ".join(map(said, GUESTS[who])), "middle", 10)
+        text(middle, 88, " ".join(map(said, GUESTS[who])), "middle", 10)
     else:
-        arrow(middle, 64, middle, 78)
-for top, corrects, title in ((82, False, "added: S + kᵀ v"), (218, True, "corrected: S + kᵀ (v − k S)")):
+        arrow(middle, 78, middle, 92)
+for top, corrects, title in ((96, False, "added: S + kᵀ v"), (232, True, "corrected: S + kᵀ (v − k S)")):
     before = [[0.0, 0.0] for _ in range(3)]
     for n, state in enumerate(states(corrects)):
         for i in range(3):
@@ -50,6 +50,6 @@ for top, corrects, title in ((82, False, "added: S + kᵀ v"), (218, True, "corr
     for n in range(5):
         text(LEFT + STEP * n + SIDE / 2, top + 3 * SIDE + 13, "hot", "middle", 10)
         text(LEFT + STEP * n + SIDE * 1.5, top + 3 * SIDE + 13, "milky", "middle", 10)
-    text(10, top + 3 * SIDE + 34, title, size=12)
-save("23", 346, "The state after each of five orders, by two rules. After Ann's second order the sum says hot and "
+    text(10, top - 56 if not corrects else top - 10, title, size=12)
+save("23", 338, "The state after each of five orders, by two rules. After Ann's second order the sum says hot and "
      "milky of her, and the corrected state milky alone")

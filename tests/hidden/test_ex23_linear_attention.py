@@ -165,7 +165,9 @@ def test_convolution_corners(impl, draw):
     x, weight = draw(2, 3, 4).requires_grad_(), draw(4, 5).requires_grad_()
     y, inputs = impl.short_convolution(x, weight)
     ((y * draw(2, 3, 4)).sum() + (inputs * draw(2, 4, 4)).sum()).backward()
-    return {"shorter": [y, inputs, x.grad, weight.grad.flatten()],
+    wide = impl.short_convolution(draw(1, 3, 4).half(), draw(4, 3).half(), draw(1, 2, 4))
+    return {"wider inputs": [str(part.dtype) for part in wide],
+            "shorter": [y, inputs, x.grad, weight.grad.flatten()],
             "width 1": impl.short_convolution(draw(2, 3, 4), draw(4, 1)),
             "nothing": impl.short_convolution(draw(2, 0, 4), draw(4, 3), draw(2, 2, 4)),
             "one channel": impl.short_convolution(draw(1, 4, 1), draw(1, 2)),
