@@ -201,10 +201,10 @@ def _kept(cache: LatentCache | KVCache, latents: Tensor, turned: Tensor) -> tupl
 class MultiHeadLatentAttention(nn.Module):
     """Attention whose keys and values are all made from one short latent for each token.
 
-        c = kv_norm(W↓ x)           the latent: kv_rank numbers of each token
-        k = [W_K c; turned key]     of each head: nope_dim + rope_dim numbers
-        v = W_V c                   of each head: value_dim numbers
-        q = [plain; turned]         of each head: nope_dim + rope_dim numbers
+        c = kv_norm(x W↓ᵀ)          the latent: kv_rank numbers of each token
+        k = [c W_Kᵀ, turned key]    of each head: nope_dim + rope_dim numbers
+        v = c W_Vᵀ                  of each head: value_dim numbers
+        q = [plain, turned]         of each head: nope_dim + rope_dim numbers
 
     RoPE turns (rotates) rope_dim features of every query head, and one key of rope_dim features,
     which all heads share. The rest of queries and keys knows no position ("nope"). Scores are divided by
@@ -212,8 +212,9 @@ class MultiHeadLatentAttention(nn.Module):
 
     q_down, q_norm, q_up: d_model to q_rank, an RMSNorm, and up to all heads' q; with q_rank=None
     one Linear, q_proj. kv_down: to kv_rank + rope_dim, the latent first, then the key to be turned.
-    kv_norm: RMSNorm(kv_rank). kv_up: up to [W_K c; v] of each head. o_proj: heads · value_dim to
-    d_model. No biases.
+    kv_norm: RMSNorm(kv_rank). kv_up: up to [c W_Kᵀ, c W_Vᵀ] of each head, head after head:
+    with nope_dim 2 and value_dim 4, its weight's rows 0 and 1 are W_K of head 0, rows 2 to 5 W_V of
+    head 0, rows 6 and 7 W_K of head 1. o_proj: heads · value_dim to d_model. No biases.
     rope: a RoPE for rope_dim, or None. score_scale: multiplies the queries (DeepSeek-V3 with YaRN:
     the square of its attention scale), at each call; an attribute. norm_eps: of both norms.
     causal, and window, which is None (all is seen), are attributes: the given _visible reads them.
@@ -313,7 +314,7 @@ class MultiHeadLatentAttention(nn.Module):
     ) -> Float[Tensor, "batch heads q value_dim"]:
         """The road of training: make the keys and values of all heads, then attend as ever.
 
-        k = [W_K c; turned], v = W_V c. mask: True = may look, broadcastable to (batch, heads, q,
+        k = [c W_Kᵀ, turned], v = c W_Vᵀ. mask: True = may look, broadcastable to (batch, heads, q,
         k).
         """
         # BEGIN SOLUTION
@@ -334,9 +335,9 @@ class MultiHeadLatentAttention(nn.Module):
     ) -> Float[Tensor, "batch heads q value_dim"]:
         """The road of decoding: no key and no value of any head is ever made.
 
-        qᵀ (W_K c) = (W_Kᵀ q)ᵀ c, so queries are brought to the latents' size, once, and ask the
-        latents; and Σ w (W_V c) = W_V (Σ w c), so latents are mixed, and the mix is brought to a
-        value's size, once.
+        q (c W_Kᵀ)ᵀ = (q W_K) cᵀ: each query is brought to the latents' size by q W_K, once, and then
+        multiplied with the latents. Σ w (c W_Vᵀ) = (Σ w c) W_Vᵀ: latents are mixed, and the mix is
+        brought to a value's size, once.
 
         Scores, softmax and the mix are computed in at least float32, the products with W_K and W_V
         in the dtype of q. A query that may look nowhere gives zeros.
@@ -641,12 +642,13 @@ def streaming_attention(
     sinks: int,
     window: int,
 ) -> Float[Tensor, "batch heads q head_dim"]:
-    """Each query sees the first `sinks` keys and the last `window` ones, at places in the cache.
+    """Each query sees the first `sinks` keys and the last `window` ones, of those up to its own.
 
-    q and k are not turned yet; the queries are the last of the keys. A key's place is its index in
-    k. A query has two places. For the window's keys it stands at its own index i, so that they are
-    0 … window − 1 away, as in the text. For the sinks it stands at min(i, sinks + window − 1), the
-    last place of a full cache, and sink j at place j. window counts the token itself.
+    No query sees a key that comes after it, be it a sink or not. q and k are not turned yet; the
+    queries stand at the last q of the k positions. Places are counted in the cache: a key's place is
+    its index in k. A query has two places. For the window's keys it stands at its own index i, so
+    that they are 0 … window − 1 away, as in the text. For the sinks it stands at min(i, sinks +
+    window − 1), the last place of a full cache, and sink j at place j. window counts the token itself.
 
     So a chunk gives what its tokens give one by one, when all between is dropped before each.
     Computed in at least float32 after RoPE, returned in the dtype of q.

@@ -427,15 +427,16 @@ class GatedDeltaNet(nn.Module):
 
     q_proj, k_proj: Linear, d_model to heads · head_dim; v_proj, gate_proj: to value_heads ·
     value_dim; beta_proj, decay_proj: to value_heads; o_proj: value_heads · value_dim to d_model.
-    None has a bias. conv: (channels, conv_width), for q, k and v side by side. A_log, dt_bias:
-    (value_heads,). norm: GatedRMSNorm(value_dim, norm_eps).
+    None has a bias. conv: a parameter, (channels, conv_width), for q, k and v side by side. A_log,
+    dt_bias: parameters, (value_heads,). norm: GatedRMSNorm(value_dim, norm_eps). The sizes heads,
+    head_dim, value_heads, value_dim and chunk are kept under their names: make_cache reads them.
 
     value_heads: as many as heads where left out; value_heads / heads of them in a row share a q and
     a k. value_dim: head_dim where left out. chunk: of chunk_gated_delta_rule.
 
     At the start as in Mamba-2: e^A_log is uniform in 1 … 16, softplus(dt_bias) log-uniform in
     0.001 … 0.1 (dt_bias = log(e^y − 1) of such a y), so that some heads forget half within a token or
-    two and some within hundreds. conv is uniform within ±1/√conv_width.
+    two, and a few only after hundreds. conv is uniform within ±1/√conv_width.
 
     Raises ValueError naming a size that is below 1, and value_heads where heads does not divide
     them. Yang, Kautz and Hatamizadeh, 2024 (arXiv 2412.06464).
@@ -524,7 +525,8 @@ class GatedDeltaNet(nn.Module):
         all tokens so far, old and new: the last seq of them are x's. Padding is read as zeros, by
         every step, and does not touch the state: it writes nothing, and nothing fades. (To the
         convolution it is a token of zeros: padding belongs on the left.) positions are not used: the
-        order is in the state. x may have no tokens.
+        order is in the state. x may have no tokens. Without a cache nothing is old; without a mask
+        nothing is padding.
 
         Raises ValueError, and leaves the cache as it was, naming mask where it does not fit (one
         that differs between queries or heads cannot: the state is one for all of them); naming
@@ -576,8 +578,8 @@ def fit_caches(model: Transformer, caches: list, batch: int) -> list:
     """Put a StateCache into caches, in place, for every layer that is a GatedDeltaNet; return caches.
 
     Chapter 13's make_caches knows a config and not the model, and makes a KVCache for every layer.
-    Those of attention stay, and so does a StateCache that is there already. A new one is what the
-    layer's make_cache(batch) gives.
+    Those of attention layers stay, whatever they are, and so does a StateCache that a linear layer
+    has already. A new one is what the layer's make_cache(batch) gives.
 
     Raises ValueError naming caches where they are not one per layer, or where one that has to go
     holds tokens already; caches are then as they were.

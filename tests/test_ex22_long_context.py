@@ -243,7 +243,7 @@ def test_compress(impl, draw):
 
 @points(2)
 def test_expanded(impl, draw):
-    """The expanded road makes every head's keys, W_K c and the one turned key, and its values W_V c.
+    """The expanded road makes every head's keys, c W_Kᵀ and the one turned key, and its values c W_Vᵀ.
 
     kv_up gives, for each head, nope_dim features of the key and then value_dim of the value. Scores are divided by
     √(nope_dim + rope_dim): cat both parts, and grouped_attention does it.
@@ -254,7 +254,7 @@ def test_expanded(impl, draw):
 
 @points(3)
 def test_absorbed(impl, draw):
-    """The absorbed road gives the same: W_Kᵀ goes into the query, and W_V is left for the mix of latents.
+    """The absorbed road gives the same: W_K goes into the query, and W_V is left for the mix of latents.
 
     weight of kv_up is (heads · (nope_dim + value_dim), kv_rank): cut into heads first. Divide by √(nope_dim +
     rope_dim), as before, and not by the root of kv_rank.
