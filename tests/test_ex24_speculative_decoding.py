@@ -132,7 +132,7 @@ def test_residual_and_rate_ask_for_probabilities(impl, draw):
 # -- accept
 
 @points(3)
-def test_accept(impl, draw):
+def test_accept_of_a_batch(impl, draw):
     """Draft i is accepted where u[i] · q < p, up to the first that is not; then one token of the target's own.
 
     u is torch.rand((*batch, k + 1), generator=rng, dtype=torch.float64). Behind the accepted drafts stands a token

@@ -2,17 +2,19 @@
 
     python assets/evidence/24_ratios.py        (or: make evidence)
 
-One row for each text, draft, k and seed; rows that are there are kept, so a run that was stopped goes on. The target is
-the pocket model, at the temperature of the text, and writes NEW tokens. A seed stands for the random numbers and for a
-prompt: "table", a table of three rows that ends in the third, as manuals have them; "prose", LENGTH tokens of the
-documents that neither model has read; "prose at 1", the same prompts at temperature 1. draft: the model of
+One row for each text, seed, draw, draft and k; rows that are there are kept, so a run that was stopped goes on. The
+target is the pocket model, at the temperature of the text, and writes NEW tokens. A seed stands for a prompt:
+"repeats", a table of three rows that ends in the third, made to repeat itself; "table", the LENGTH tokens in front of
+a row of a table in help("formatstrings"), one of the two documents that neither model has read; "prose", LENGTH tokens
+of these two; "prose at 1", the same prompts at temperature 1. A draw stands for the random numbers. draft: the model of
 assets/draft, or lookup_draft(3).
 
-passes, drafted, judged, accepted are those of Statistics. Times are CPU times, medians of TURNS, in which the three
-take turns: speedup, generate's time divided by speculative_generate's; v, a pass over k + 1 tokens, c, a drafted token,
-and prompt, the pass over the prompt, each divided by a pass over one token.
+passes, drafted, judged, accepted are those of Statistics. Times are CPU times, medians of TURNS, in which generate and
+the two drafts with each k take turns: speedup, generate's time divided by speculative_generate's; v, a pass over k + 1
+tokens, c, a drafted token, and prompt, the pass over the prompt, each divided by a pass over one token.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from functools import cache, partial
@@ -38,12 +40,12 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 )
 
 TABLE = HERE / "24_ratios.csv"
-COLUMNS = ["text", "draft", "k", "seed", "passes", "drafted", "judged", "accepted", "speedup", "v", "c", "prompt"]
-KS, SEEDS, TURNS = (1, 2, 4, 8), range(5), 3
-TEMPERATURES = {"table": 0.7, "prose": 0.7, "prose at 1": 1.0}
+COLUMNS = ["text", "seed", "draw", "draft", "k", "passes", "drafted", "judged", "accepted", "speedup", "v", "c",
+           "prompt"]
+DRAFTS, KS, SEEDS, DRAWS, TURNS = ("model", "lookup"), (1, 2, 4, 8), range(5), range(3), 3
+TEMPERATURES = {"repeats": 0.7, "table": 0.7, "prose": 0.7, "prose at 1": 1.0}
 LENGTH, NEW = 64, 64
-SETTINGS = [(text, draft, k, seed) for texts in (("table", "prose"), ("prose at 1",)) for seed in SEEDS
-            for text in texts for draft in ("model", "lookup") for k in KS]
+SETTINGS = [(text, seed, draw) for draw in DRAWS for seed in SEEDS for text in TEMPERATURES]
 TABLES = ['''\
 | "d" | Decimal integer. Outputs the number in base 10. |
 | "o" | Octal format. Outputs the number in base 8. |
@@ -71,11 +73,15 @@ def models() -> dict:
 @cache
 def prompt(text: str, seed: int) -> list[int]:
     encode = load_tokenizer(HERE.parent / "pocket").encode
-    if text == "table":
+    if text == "repeats":
         return encode(TABLES[seed])
     import shutil
     from pydoc_data.topics import topics
-    ids = encode("\n\n".join([plain(topics["formatstrings"]), *docstrings(Path(shutil.__file__).read_bytes())]))
+    manual = plain(topics["formatstrings"])
+    if text == "table":
+        rows = [row.start() for row in re.finditer(r'^ *\| *(?="|space|None)', manual, re.MULTILINE)]
+        return encode(manual[:rows[len(rows) * (2 * seed + 1) // (2 * len(SEEDS))]])[-LENGTH:]
+    ids = encode("\n\n".join([manual, *docstrings(Path(shutil.__file__).read_bytes())]))
     start = seed * (len(ids) - LENGTH) // len(SEEDS)
     return ids[start:start + LENGTH]
 
@@ -108,23 +114,28 @@ def parts(text: str, k: int, seed: int) -> list[str]:
     return [f"{part / one:.4f}" for part in (several, drafting / k, whole)]
 
 
-def measure(text: str, draft: str, k: int, seed: int) -> list[str]:
-    target, ids, found = models()["target"], prompt(text, seed), []
-    guesser = models()["model"] if draft == "model" else lookup_draft(3)
+def measure(text: str, seed: int, draw: int) -> list[list[str]]:
+    """The rows of both drafts with each k."""
+    target, ids, found = models()["target"], prompt(text, seed), {}
+    how = {"max_new_tokens": NEW, "temperature": TEMPERATURES[text]}
 
-    def alone():
-        generate(target, [ids], NEW, rng=torch.Generator().manual_seed(seed), temperature=TEMPERATURES[text])
+    def rng():
+        return torch.Generator().manual_seed(seed + len(SEEDS) * draw)
 
-    def drafted():
-        found.append(speculative_generate(target, guesser, [ids], NEW, k=k, temperature=TEMPERATURES[text],
-                                          rng=torch.Generator().manual_seed(seed))[1])
-    slow, fast = in_turn(alone, drafted)
-    return [text, draft, str(k), str(seed), *map(str, found[0]), f"{slow / fast:.4f}", *parts(text, k, seed)]
+    def drafted(draft, k):
+        guesser = models()["model"] if draft == "model" else lookup_draft(3)
+        found[draft, k] = speculative_generate(target, guesser, [ids], k=k, rng=rng(), **how)[1]
+    pairs = [(draft, k) for draft in DRAFTS for k in KS]
+    alone, *times = in_turn(lambda: generate(target, [ids], rng=rng(), **how),
+                            *(partial(drafted, *pair) for pair in pairs))
+    several = {k: parts(text, k, seed) for k in KS}
+    return [[text, str(seed), str(draw), draft, str(k), *map(str, found[draft, k]), f"{alone / time:.4f}", *several[k]]
+            for (draft, k), time in zip(pairs, times, strict=True)]
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    table.resume(TABLE, COLUMNS, SETTINGS, lambda *setting: [measure(*setting)])
+    table.resume(TABLE, COLUMNS, SETTINGS, measure)
 
 
 if __name__ == "__main__":
