@@ -1,4 +1,4 @@
-"""Trains lesson 23's four rules, and four controls, to recall pairs from five seeds each, and writes 23_recall.csv.
+"""Trains lesson 23's four rules, and five controls, to recall pairs from five seeds each, and writes 23_recall*.csv.
 
     python assets/evidence/23_recall.py        (or: make evidence)
 
@@ -22,9 +22,18 @@ was stopped goes on. wrong: the share of values at 16 pairs that are not said ri
 right, for each N of PAIRS, of keys that were told once and again. by step: right at 16 pairs, after each sixth of the
 steps. losses: of steps 0, 10, 20 and 30. All of that is done twice: with 300 steps, and with 600 in
 23_recall_long.csv, each with a schedule of its own.
+
+**The start of α.** The two rules that forget begin with an α of sigmoid(5) = 0.993. In 23_recall_start.csv they begin
+with sigmoid(3) = 0.953 and sigmoid(1) = 0.731, as contestants of their own ("gated delta from 3"), with 600 steps.
+
+**A boundary.** In 23_recall_boundary.csv an old document of 24 pairs comes first, then a token that separates, then N
+pairs of a new document, half of them with keys of the old one, and all N are asked for. once, again: of keys that the
+new document alone has, and of keys that the old one has, too. A control, "gated delta fixed", learns one α for all
+tokens. alpha: the trained model's mean α at the token that separates, and at all others. 600 steps.
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -49,11 +58,17 @@ from solutions.ex23_linear_attention import (  # noqa: E402
 )
 
 TABLE, LONG_TABLE = HERE / "23_recall.csv", HERE / "23_recall_long.csv"
+START_TABLE, BOUNDARY_TABLE = HERE / "23_recall_start.csv", HERE / "23_recall_boundary.csv"
 COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
+BOUNDARY_COLUMNS = [*COLUMNS, "alpha"]
 RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent",
          "linear decay")
+STARTS = tuple(f"{rule} from {start}" for rule in ("gated delta", "linear decay") for start in (3, 1))
+BOUNDARY = ("softmax", "delta", "gated delta", "linear decay", *STARTS,
+            *(f"gated delta fixed{start}" for start in ("", " from 3", " from 1")))
 PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
+OLD, SEPARATOR = 24, KEYS           # pairs of the old document; the key of the token behind it
 RATES, SEEDS, TUNED_ON = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08), range(5), range(100, 103)
 D_MODEL, HEAD_DIM, BATCH, STEPS, LONG = 64, 16, 32, 300, 600
 
@@ -70,11 +85,28 @@ def draw(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, 
             values.scatter(1, half, new).gather(1, asked), is_new.gather(1, asked))
 
 
+def draw_boundary(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As draw, with an old document: all tokens, (batch, OLD + 1 + 2 · pairs); is new: the old one has the key, too."""
+    def shuffled(x: Tensor) -> Tensor:
+        return x.gather(1, torch.rand(x.shape, generator=rng).argsort(-1))
+
+    keys, half = shuffled(torch.arange(KEYS).expand(batch, KEYS)), pairs // 2
+    old, other = keys[:, :OLD], keys[:, OLD:]
+    new = shuffled(torch.cat([old[:, :half], other[:, :half]], 1))
+    order = shuffled(torch.arange(pairs).expand(batch, pairs))
+    before, values = (torch.randint(VALUES, (batch, n), generator=rng) for n in (OLD, pairs))
+    asked, separator = new.gather(1, order), torch.full((batch, 1), SEPARATOR)
+    return (torch.cat([shuffled(old), separator, new, asked], 1),
+            torch.cat([before, torch.full_like(separator, NOTHING), values, torch.full_like(values, NOTHING)], 1),
+            values.gather(1, order), (asked[:, :, None] == old[:, None]).any(-1))
+
+
 class Layer(nn.Module):
-    """What GatedDeltaNet is made of, around one of the rules."""
+    """What GatedDeltaNet is made of, around one of the rules: "... from 3" is one whose α begins at sigmoid(3)."""
 
     def __init__(self, rule: str):
         super().__init__()
+        rule, _, start = rule.partition(" from ")
         self.rule = rule
         self.qkv, self.o_proj = Linear(D_MODEL, 3 * HEAD_DIM), Linear(HEAD_DIM, D_MODEL)
         self.norm = RMSNorm(HEAD_DIM)
@@ -83,9 +115,9 @@ class Layer(nn.Module):
             self.slope = nn.Parameter(torch.tensor(0.1))
         if "delta" in rule or rule in ("linear beta", "linear decay"):
             self.beta = Linear(D_MODEL, 1)
-        if rule in ("gated delta", "linear decay"):
+        if rule.startswith("gated delta") or rule == "linear decay":
             self.decay = Linear(D_MODEL, 1, bias=True)
-            nn.init.constant_(self.decay.bias, -5)          # at the start, nearly nothing is forgotten
+            nn.init.constant_(self.decay.bias, -int(start or 5))    # with 5, nearly nothing is forgotten at the start
 
     def forward(self, x: Tensor, asks: Tensor) -> Tensor:
         """asks: (batch, seq), True for a token that asks; the rules that are "silent" let it write nothing."""
@@ -98,22 +130,28 @@ class Layer(nn.Module):
         beta = self.beta(x)[..., 0].sigmoid() if hasattr(self, "beta") else torch.ones(asks.shape)
         if "silent" in self.rule:
             beta = beta.masked_fill(asks, 0)
+        if hasattr(self, "decay"):
+            log_decay = self.log_decay(x)
         if self.rule == "linear decay":
-            c = -F.softplus(self.decay(x)).cumsum(1)
+            c = log_decay[..., None].cumsum(1)
             out = ((q @ k.mT) * (c - c.mT).tril().exp().tril()) @ (beta[..., None] * v)
         elif self.rule.startswith("linear"):
             out, _ = linear_attention(q, k, beta[..., None] * v)
         elif self.rule.startswith("delta"):
             out, _ = chunk_delta_rule(q, k, v, beta)
         else:
-            out, _ = chunk_gated_delta_rule(q, k, v, beta, -F.softplus(self.decay(x)[..., 0]))
+            out, _ = chunk_gated_delta_rule(q, k, v, beta, log_decay)
         return self.o_proj(self.norm(out))
+
+    def log_decay(self, x: Tensor) -> Tensor:
+        """(batch, seq): log α of each token; "fixed" sees none of x."""
+        return -F.softplus(self.decay(torch.zeros_like(x) if "fixed" in self.rule else x)[..., 0])
 
 
 class Model(nn.Module):
-    def __init__(self, rule: str):
+    def __init__(self, rule: str, keys: int = KEYS):
         super().__init__()
-        self.keys, self.values, self.layer = Embedding(KEYS, D_MODEL), Embedding(VALUES + 1, D_MODEL), Layer(rule)
+        self.keys, self.values, self.layer = Embedding(keys, D_MODEL), Embedding(VALUES + 1, D_MODEL), Layer(rule)
         self.norm1, self.norm2 = RMSNorm(D_MODEL), RMSNorm(D_MODEL)
         self.unembedding = Unembedding(D_MODEL, VALUES)
 
@@ -124,18 +162,19 @@ class Model(nn.Module):
         return self.unembedding(self.norm2(x[:, -asking:]))
 
 
-def train(rule: str, rate: float, seed: int, steps: int | None = None,
-          length: int = STEPS) -> tuple[Model, list[float], list[float]]:
+def train(rule: str, rate: float, seed: int, steps: int | None = None, length: int = STEPS,
+          task: Callable = draw) -> tuple[Model, list[float], list[float]]:
     """A trained model, its losses, and the share that is right at the most pairs, six times on the way.
 
-    length: of the schedule; steps: after how many of them to stop, at its end if None."""
+    length: of the schedule; steps: after how many of them to stop, at its end if None; task: draw or draw_boundary."""
     torch.manual_seed(seed)
-    model, rng, losses, right = use_torch_kernels(Model(rule)), torch.Generator().manual_seed(seed), [], []
+    model = use_torch_kernels(Model(rule, KEYS if task is draw else SEPARATOR + 1))
+    rng, losses, right = torch.Generator().manual_seed(seed), [], []
     adam = torch.optim.AdamW(model.parameters(), rate, weight_decay=0, fused=True)
     for step in range(length if steps is None else steps):
         for group in adam.param_groups:
             group["lr"] = learning_rate(step, 30, length, rate, rate / 20)
-        keys, said, values, _ = draw(BATCH, PAIRS[torch.randint(len(PAIRS), (), generator=rng)], rng)
+        keys, said, values, _ = task(BATCH, PAIRS[torch.randint(len(PAIRS), (), generator=rng)], rng)
         loss = F.cross_entropy(model(keys, said, values.shape[1]).flatten(0, 1), values.flatten())
         adam.zero_grad()
         loss.backward()
@@ -143,45 +182,63 @@ def train(rule: str, rate: float, seed: int, steps: int | None = None,
         adam.step()
         losses.append(loss.item())
         if (step + 1) % (length // 6) == 0:
-            once, again = shares(model, PAIRS[-1], seed)
+            once, again = shares(model, PAIRS[-1], seed, task)
             right.append((once + again) / 2)
     return model, losses, right
 
 
 @torch.no_grad()
-def shares(model: Model, pairs: int, seed: int) -> tuple[float, float]:
+def shares(model: Model, pairs: int, seed: int, task: Callable = draw) -> tuple[float, float]:
     """The shares that are right on sequences of their own: of keys told once, and of keys told again."""
-    keys, said, values, is_new = draw(64, pairs, torch.Generator().manual_seed(1000 + seed))
+    keys, said, values, is_new = task(64, pairs, torch.Generator().manual_seed(1000 + seed))
     right = model(keys, said, pairs).argmax(-1) == values
     return right[~is_new].float().mean().item(), right[is_new].float().mean().item()
 
 
-def measure(rule: str, rate: float, seed: int, length: int) -> list[str]:
+@torch.no_grad()
+def alphas(model: Model, seed: int) -> tuple[float, float]:
+    """The mean α of the token that separates and of all others, with the most pairs; 1 for a rule that has none."""
+    keys, said, _, _ = draw_boundary(64, PAIRS[-1], torch.Generator().manual_seed(1000 + seed))
+    x = model.norm1(model.keys(keys) + model.values(said))
+    alpha = model.layer.log_decay(x).exp() if hasattr(model.layer, "decay") else torch.ones(keys.shape)
+    separates = keys == SEPARATOR
+    return alpha[separates].mean().item(), alpha[~separates].mean().item()
+
+
+def measure(rule: str, rate: float, seed: int, length: int, task: Callable = draw) -> list[str]:
     """One row of a table."""
-    model, losses, right = train(rule, rate, seed, length=length)
-    once, again = zip(*(shares(model, pairs, seed) for pairs in PAIRS), strict=True)
+    model, losses, right = train(rule, rate, seed, length=length, task=task)
+    once, again = zip(*(shares(model, pairs, seed, task) for pairs in PAIRS), strict=True)
 
     def said(numbers) -> str:
         return " ".join(f"{number:.3f}" for number in numbers)
 
-    return [rule, str(rate), str(seed), f"{1 - right[-1]:.4f}", said(once), said(again), said(right),
-            said(losses[:40:10])]
+    row = [rule, str(rate), str(seed), f"{1 - right[-1]:.4f}", said(once), said(again), said(right),
+           said(losses[:40:10])]
+    return row if task is draw else [*row, said(alphas(model, seed))]
 
 
-def run(file: Path, length: int) -> None:
+def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> None:
     """One table: the best rate of each rule, then five seeds at it."""
-    def wrong(rule: str, rate: float, seeds: range) -> float:
-        return table.mean_loss(file, COLUMNS, rule, rate, seeds, lambda *setting: measure(*setting, length), 3)
+    columns = COLUMNS if task is draw else BOUNDARY_COLUMNS
 
-    best = {rule: table.downhill(RATES, 0.01, lambda rate, rule=rule: wrong(rule, rate, TUNED_ON)) for rule in RULES}
-    table.resume(file, COLUMNS, [(rule, best[rule], seed) for seed in SEEDS for rule in RULES],
-                 lambda *setting: [measure(*setting, length)])
+    def measured(*setting) -> list[str]:
+        return measure(*setting, length, task)
+
+    def wrong(rule: str, rate: float, seeds: range) -> float:
+        return table.mean_loss(file, columns, rule, rate, seeds, measured, 3)
+
+    best = {rule: table.downhill(RATES, 0.01, lambda rate, rule=rule: wrong(rule, rate, TUNED_ON)) for rule in rules}
+    table.resume(file, columns, [(rule, best[rule], seed) for seed in SEEDS for rule in rules],
+                 lambda *setting: [measured(*setting)])
 
 
 def main() -> None:
     torch.set_num_threads(1)
     run(TABLE, STEPS)
     run(LONG_TABLE, LONG)
+    run(START_TABLE, LONG, STARTS)
+    run(BOUNDARY_TABLE, LONG, BOUNDARY, draw_boundary)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,21 @@
 """What chapter 23's experiments recorded: each contestant at its own best rate; some runs start so again."""
 
 import pytest
+import torch
 
 from grader.course import chapters
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-TABLES = {"23_recall": "RULES", "23_recall_long": "RULES", "23_hybrid": "MODELS"}
+TABLES = {"23_recall": "RULES", "23_recall_long": "RULES", "23_recall_start": "STARTS",
+          "23_recall_boundary": "BOUNDARY", "23_hybrid": "MODELS"}
 COMPLETE = [pytest.param(name, contestants, marks=pytest.mark.skipif(
     not (chapters.ROOT / "assets" / "evidence" / f"{name}.csv").exists(), reason=f"run evidence/{name}.py first"))
     for name, contestants in TABLES.items()]
 
 
 def script_of(evidence, name):
-    """The script that writes a table: 23_recall.py writes two."""
-    return evidence(name.removesuffix("_long"))
+    """The script that writes a table: 23_recall.py writes four."""
+    return evidence("23_recall" if name.startswith("23_recall") else name)
 
 
 def by_setting(rows: list[dict], column: str, seeds) -> dict[tuple[str, float], float]:
@@ -45,12 +47,24 @@ def test_runs_start_as_recorded(evidence, recorded, name, contestants):
         row = next(row for row in rows if (list(row.values())[0], row["seed"]) == (contestant, "0"))
         said = [float(loss) for loss in row["losses"].split()]
         if name.startswith("23_recall"):
-            length = script.LONG if name.endswith("long") else script.STEPS
-            _, losses, _ = script.train(contestant, float(row["rate"]), 0, steps=31, length=length)
+            length = script.STEPS if name == "23_recall" else script.LONG
+            task = script.draw_boundary if name.endswith("boundary") else script.draw
+            _, losses, _ = script.train(contestant, float(row["rate"]), 0, steps=31, length=length, task=task)
             assert losses[::10] == pytest.approx(said, rel=0.01)
         else:
             _, losses = script.train(contestant, float(row["rate"]), 0, script.texts()[0], steps=20)
             assert sum(losses) / 20 == pytest.approx(said[0], rel=0.02)      # the text differs between Pythons
+
+
+def test_only_the_new_document_is_asked_for(evidence):
+    script, rng = evidence("23_recall"), torch.Generator().manual_seed(0)
+    for keys, said, wanted, in_old in zip(*script.draw_boundary(8, 4, rng), strict=True):
+        old, (separator, *new), asked = keys[:script.OLD].tolist(), keys[script.OLD:-4].tolist(), keys[-4:].tolist()
+        told = dict(zip(new, said[script.OLD + 1:-4].tolist(), strict=True))
+        assert separator == script.SEPARATOR and len({*old}) == script.OLD and len(told) == 4
+        assert said[-4:].tolist() == 4 * [script.NOTHING]
+        assert [told[key] for key in asked] == wanted.tolist()
+        assert [key in old for key in asked] == in_old.tolist() and in_old.sum() == 2
 
 
 def test_plain_and_hybrid_are_equally_large(evidence):
