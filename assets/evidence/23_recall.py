@@ -30,6 +30,9 @@ with sigmoid(3) = 0.953 and sigmoid(1) = 0.731, as contestants of their own ("ga
 pairs of a new document, half of them with keys of the old one, and all N are asked for. once, again: of keys that the
 new document alone has, and of keys that the old one has, too. A control, "gated delta fixed", learns one α for all
 tokens. alpha: the trained model's mean α at the token that separates, and at all others. 600 steps.
+
+**Two layers.** In 23_recall_two.csv a model has two such layers, one behind the other, and twice as many pairs: 8, 16
+or 32, of which a state of 16 features cannot hold the most. "delta + softmax" is the smallest hybrid. 600 steps.
 """
 
 import sys
@@ -59,6 +62,7 @@ from solutions.ex23_linear_attention import (  # noqa: E402
 
 TABLE, LONG_TABLE = HERE / "23_recall.csv", HERE / "23_recall_long.csv"
 START_TABLE, BOUNDARY_TABLE = HERE / "23_recall_start.csv", HERE / "23_recall_boundary.csv"
+TWO_TABLE = HERE / "23_recall_two.csv"
 COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
 BOUNDARY_COLUMNS = [*COLUMNS, "alpha"]
 RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent",
@@ -66,6 +70,7 @@ RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear sil
 STARTS = tuple(f"{rule} from {start}" for rule in ("gated delta", "linear decay") for start in (3, 1))
 BOUNDARY = ("softmax", "delta", "gated delta", "linear decay", *STARTS,
             *(f"gated delta fixed{start}" for start in ("", " from 3", " from 1")))
+TWO = ("delta + delta", "delta + softmax", "softmax + softmax")
 PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
 OLD, SEPARATOR = 24, KEYS           # pairs of the old document; the key of the token behind it
@@ -99,6 +104,11 @@ def draw_boundary(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor,
     return (torch.cat([shuffled(old), separator, new, asked], 1),
             torch.cat([before, torch.full_like(separator, NOTHING), values, torch.full_like(values, NOTHING)], 1),
             values.gather(1, order), (asked[:, :, None] == old[:, None]).any(-1))
+
+
+def draw_twice(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """As draw, with twice as many pairs."""
+    return draw(batch, 2 * pairs, rng)
 
 
 class Layer(nn.Module):
@@ -149,16 +159,23 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
+    """A model of one layer, or of two: "delta + softmax"."""
+
     def __init__(self, rule: str, keys: int = KEYS):
         super().__init__()
+        rule, _, second = rule.partition(" + ")
         self.keys, self.values, self.layer = Embedding(keys, D_MODEL), Embedding(VALUES + 1, D_MODEL), Layer(rule)
         self.norm1, self.norm2 = RMSNorm(D_MODEL), RMSNorm(D_MODEL)
         self.unembedding = Unembedding(D_MODEL, VALUES)
+        if second:
+            self.norm, self.second = RMSNorm(D_MODEL), Layer(second)
 
     def forward(self, keys: Tensor, values: Tensor, asking: int) -> Tensor:
         """Logits of the values, for the last tokens: those that ask."""
         x = self.keys(keys) + self.values(values)
         x = x + self.layer(self.norm1(x), values == NOTHING)
+        if hasattr(self, "second"):
+            x = x + self.second(self.norm(x), values == NOTHING)
         return self.unembedding(self.norm2(x[:, -asking:]))
 
 
@@ -166,9 +183,9 @@ def train(rule: str, rate: float, seed: int, steps: int | None = None, length: i
           task: Callable = draw) -> tuple[Model, list[float], list[float]]:
     """A trained model, its losses, and the share that is right at the most pairs, six times on the way.
 
-    length: of the schedule; steps: after how many of them to stop, at its end if None; task: draw or draw_boundary."""
+    length: of the schedule; steps: after how many of them to stop, at its end if None; task: one of the draws."""
     torch.manual_seed(seed)
-    model = use_torch_kernels(Model(rule, KEYS if task is draw else SEPARATOR + 1))
+    model = use_torch_kernels(Model(rule, SEPARATOR + 1 if task is draw_boundary else KEYS))
     rng, losses, right = torch.Generator().manual_seed(seed), [], []
     adam = torch.optim.AdamW(model.parameters(), rate, weight_decay=0, fused=True)
     for step in range(length if steps is None else steps):
@@ -191,7 +208,7 @@ def train(rule: str, rate: float, seed: int, steps: int | None = None, length: i
 def shares(model: Model, pairs: int, seed: int, task: Callable = draw) -> tuple[float, float]:
     """The shares that are right on sequences of their own: of keys told once, and of keys told again."""
     keys, said, values, is_new = task(64, pairs, torch.Generator().manual_seed(1000 + seed))
-    right = model(keys, said, pairs).argmax(-1) == values
+    right = model(keys, said, values.shape[1]).argmax(-1) == values
     return right[~is_new].float().mean().item(), right[is_new].float().mean().item()
 
 
@@ -215,12 +232,12 @@ def measure(rule: str, rate: float, seed: int, length: int, task: Callable = dra
 
     row = [rule, str(rate), str(seed), f"{1 - right[-1]:.4f}", said(once), said(again), said(right),
            said(losses[:40:10])]
-    return row if task is draw else [*row, said(alphas(model, seed))]
+    return [*row, said(alphas(model, seed))] if task is draw_boundary else row
 
 
 def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> None:
     """One table: the best rate of each rule, then five seeds at it."""
-    columns = COLUMNS if task is draw else BOUNDARY_COLUMNS
+    columns = BOUNDARY_COLUMNS if task is draw_boundary else COLUMNS
 
     def measured(*setting) -> list[str]:
         return measure(*setting, length, task)
@@ -239,6 +256,7 @@ def main() -> None:
     run(LONG_TABLE, LONG)
     run(START_TABLE, LONG, STARTS)
     run(BOUNDARY_TABLE, LONG, BOUNDARY, draw_boundary)
+    run(TWO_TABLE, LONG, TWO, draw_twice)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,21 @@
-"""Runs the experiment that lesson 24 quotes, time with a draft against time without, and writes 24_ratios.csv.
+"""Runs the experiment that lesson 24 quotes, time with a draft against time without: 24_ratios.csv and 24_round.csv.
 
     python assets/evidence/24_ratios.py        (or: make evidence)
 
 One row for each text, seed, draw, draft and k; rows that are there are kept, so a run that was stopped goes on. The
 target is the pocket model, at the temperature of the text, and writes NEW tokens. A seed stands for a prompt:
 "repeats", a table of three rows that ends in the third, made to repeat itself; "table", the LENGTH tokens in front of
-a row of a table in help("formatstrings"), one of the two documents that neither model has read; "prose", LENGTH tokens
-of these two; "prose at 1", the same prompts at temperature 1. A draw stands for the random numbers. draft: the model of
-assets/draft, or lookup_draft(3).
+a row of a table in help("formatstrings"), one of the two documents that neither model has read; "mixed", LENGTH tokens
+from anywhere in the two, prose, tables and a session; "mixed at 1", the same prompts at temperature 1. A draw stands
+for the random numbers. draft: the model of assets/draft, or lookup_draft(3).
 
-passes, drafted, judged, accepted are those of Statistics. Times are CPU times, medians of TURNS, in which generate and
-the two drafts with each k take turns: speedup, generate's time divided by speculative_generate's; v, a pass over k + 1
-tokens, c, a drafted token, and prompt, the pass over the prompt, each divided by a pass over one token.
+passes, drafted, judged, accepted are those of Statistics. speedup: generate's time divided by speculative_generate's.
+Times are CPU times, medians of TURNS, in which generate and the two drafts with each k take turns.
+
+24_round.csv tells what a round is made of, for each prompt of "mixed" and each k; 0 is a draft that never guesses. Its
+unit is the time in which generate writes a token. v: a pass over k + 1 tokens; c: a guess of the model, between passes
+of the target; lookup: what lookup_draft takes in a round; prompt: the pass over the prompt; free: a round whose draft
+takes no time, as it always gives the same k tokens. What it takes besides v is bookkeeping.
 """
 
 import re
@@ -40,11 +44,11 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 )
 
 TABLE = HERE / "24_ratios.csv"
-COLUMNS = ["text", "seed", "draw", "draft", "k", "passes", "drafted", "judged", "accepted", "speedup", "v", "c",
-           "prompt"]
+COLUMNS = ["text", "seed", "draw", "draft", "k", "passes", "drafted", "judged", "accepted", "speedup"]
+ROUND, ROUND_COLUMNS = HERE / "24_round.csv", ["seed", "k", "v", "c", "lookup", "prompt", "free"]
 DRAFTS, KS, SEEDS, DRAWS, TURNS = ("model", "lookup"), (1, 2, 4, 8), range(5), range(3), 3
-TEMPERATURES = {"repeats": 0.7, "table": 0.7, "prose": 0.7, "prose at 1": 1.0}
-LENGTH, NEW = 64, 64
+TEMPERATURES = {"repeats": 0.7, "table": 0.7, "mixed": 0.7, "mixed at 1": 1.0}
+LENGTH, NEW, TIMES = 64, 64, 16
 SETTINGS = [(text, seed, draw) for draw in DRAWS for seed in SEEDS for text in TEMPERATURES]
 TABLES = ['''\
 | "d" | Decimal integer. Outputs the number in base 10. |
@@ -104,14 +108,44 @@ def reading(model: str, ids: list[int], new: int) -> Callable:
     return lambda: reader(ids, new)
 
 
-def parts(text: str, k: int, seed: int) -> list[str]:
-    """v, c and prompt: how long they take, in passes over one token."""
-    how, rng, ids = Sampling(temperature=TEMPERATURES[text]), torch.Generator().manual_seed(0), prompt(text, seed) * 2
-    reader = new_reader(models()["model"], len(ids) + k)
-    one, several, drafting, whole = in_turn(
-        reading("target", ids, 1), reading("target", ids, k + 1), partial(draft_tokens, ids, k, reader, how, rng),
-        reading("target", prompt(text, seed), len(prompt(text, seed))))
-    return [f"{part / one:.4f}" for part in (several, drafting / k, whole)]
+def parts(seed: int) -> list[list[str]]:
+    """The rows of 24_round.csv: what a round with each k is made of."""
+    target, ids, rng, heat = models()["target"], prompt("mixed", seed), torch.Generator(), TEMPERATURES["mixed"]
+    text, reader, rounds = ids + ids[:NEW // 2], new_reader(models()["model"], LENGTH + NEW), {}
+    how = Sampling(temperature=heat)
+    calls = {"generate": lambda: generate(target, [ids], NEW, rng=rng.manual_seed(0), temperature=heat),
+             "prompt": reading("target", ids, LENGTH)}
+
+    def free(k):
+        rounds[k] = speculative_generate(target, lambda _, room: (ids[:min(k, room)], None), [ids], NEW, k=max(k, 1),
+                                         rng=rng.manual_seed(0), temperature=heat)[1].passes - 1
+    for k in (0, *KS):
+        calls["free", k] = partial(free, k)
+        calls["v", k] = partial(times, reading("target", text, k + 1))
+        calls["lookup", k] = partial(times, partial(lookup_draft(3), text, k))
+    took = dict(zip(calls, in_turn(*calls.values()), strict=True))
+    guesses = {k: between(reading("target", text, k + 1), partial(draft_tokens, text, k, reader, how, rng)) / k
+               for k in KS} | {0: 0}
+    unit = (took["generate"] - took["prompt"]) / (NEW - 1)
+    return [[str(seed), str(k), *(f"{part / unit:.4f}" for part in (
+        took["v", k] / TIMES, guesses[k], took["lookup", k] / TIMES, took["prompt"],
+        (took["free", k] - took["prompt"]) / rounds[k]))] for k in (0, *KS)]
+
+
+def between(one: Callable, call: Callable) -> float:
+    """The median CPU time of a call, with one of the others in front of each."""
+    took = []
+    for _ in range(TURNS * TIMES):
+        one()
+        start = process_time()
+        call()
+        took.append(process_time() - start)
+    return median(took)
+
+
+def times(call: Callable) -> None:
+    for _ in range(TIMES):
+        call()
 
 
 def measure(text: str, seed: int, draw: int) -> list[list[str]]:
@@ -126,16 +160,16 @@ def measure(text: str, seed: int, draw: int) -> list[list[str]]:
         guesser = models()["model"] if draft == "model" else lookup_draft(3)
         found[draft, k] = speculative_generate(target, guesser, [ids], k=k, rng=rng(), **how)[1]
     pairs = [(draft, k) for draft in DRAFTS for k in KS]
-    alone, *times = in_turn(lambda: generate(target, [ids], rng=rng(), **how),
-                            *(partial(drafted, *pair) for pair in pairs))
-    several = {k: parts(text, k, seed) for k in KS}
-    return [[text, str(seed), str(draw), draft, str(k), *map(str, found[draft, k]), f"{alone / time:.4f}", *several[k]]
-            for (draft, k), time in zip(pairs, times, strict=True)]
+    alone, *took = in_turn(lambda: generate(target, [ids], rng=rng(), **how),
+                           *(partial(drafted, *pair) for pair in pairs))
+    return [[text, str(seed), str(draw), draft, str(k), *map(str, found[draft, k]), f"{alone / time:.4f}"]
+            for (draft, k), time in zip(pairs, took, strict=True)]
 
 
 def main() -> None:
     torch.set_num_threads(1)
     table.resume(TABLE, COLUMNS, SETTINGS, measure)
+    table.resume(ROUND, ROUND_COLUMNS, [(seed,) for seed in SEEDS], parts)
 
 
 if __name__ == "__main__":

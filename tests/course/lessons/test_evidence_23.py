@@ -7,14 +7,15 @@ from grader.course import chapters
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TABLES = {"23_recall": "RULES", "23_recall_long": "RULES", "23_recall_start": "STARTS",
-          "23_recall_boundary": "BOUNDARY", "23_hybrid": "MODELS"}
+          "23_recall_boundary": "BOUNDARY", "23_recall_two": "TWO", "23_hybrid": "MODELS"}
+TASKS = {"23_recall_boundary": "draw_boundary", "23_recall_two": "draw_twice"}
 COMPLETE = [pytest.param(name, contestants, marks=pytest.mark.skipif(
     not (chapters.ROOT / "assets" / "evidence" / f"{name}.csv").exists(), reason=f"run evidence/{name}.py first"))
     for name, contestants in TABLES.items()]
 
 
 def script_of(evidence, name):
-    """The script that writes a table: 23_recall.py writes four."""
+    """The script that writes a table: 23_recall.py writes five."""
     return evidence("23_recall" if name.startswith("23_recall") else name)
 
 
@@ -48,7 +49,7 @@ def test_runs_start_as_recorded(evidence, recorded, name, contestants):
         said = [float(loss) for loss in row["losses"].split()]
         if name.startswith("23_recall"):
             length = script.STEPS if name == "23_recall" else script.LONG
-            task = script.draw_boundary if name.endswith("boundary") else script.draw
+            task = getattr(script, TASKS.get(name, "draw"))
             _, losses, _ = script.train(contestant, float(row["rate"]), 0, steps=31, length=length, task=task)
             assert losses[::10] == pytest.approx(said, rel=0.01)
         else:
