@@ -1,0 +1,555 @@
+"""Scaling: spending a budget well.
+
+A better step (Muon), a schedule that can be stopped anywhere (WSD), a learning rate that a small model finds for a
+large one (μP), a law that tells the loss of a run before it is made, and how large a batch is worth its tokens.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from given.sizes import widen
+
+from .ex02_embedding import Unembedding
+from .ex13_transformer import ModelConfig, Transformer
+from .ex14_training import AdamW
+
+COEFFICIENTS = 3.4445, -4.7750, 2.0315          # a, b, c of Newton–Schulz: Jordan et al., 2024
+SHAPES = "original", "match_rms_adamw"          # how Muon's rate depends on a matrix's shape
+
+
+def must_be_positive(**given: float | Tensor) -> None:
+    """Given: raise ValueError naming the argument that is not, in every number, finite and above 0."""
+    for name, x in given.items():
+        x = torch.as_tensor(x)
+        if not ((x > 0) & x.isfinite()).all():
+            raise ValueError(f"{name} must be above 0 and finite, got {x.tolist()}")
+
+
+def must_not_be_negative(**given: float) -> None:
+    """Given: raise ValueError naming the argument that is below 0, or NaN."""
+    for name, value in given.items():
+        if not value >= 0:
+            raise ValueError(f"{name} must be at least 0, got {value}")
+
+
+# -- Muon: a step that treats all directions of a matrix alike
+
+def newton_schulz(matrix: Float[Tensor, "*batch rows columns"], steps: int = 5) -> Float[Tensor, "*batch rows columns"]:
+    """Bring all singular values of a matrix near 1, and leave its singular vectors: U S Vᵀ becomes about U Vᵀ.
+
+    X = matrix / ‖matrix‖, the Frobenius norm, at least 10⁻⁷ and computed in at least float32. Then, `steps` times,
+
+        A = X Xᵀ,    X ← a X + (b A + c A²) X,    with a, b, c = COEFFICIENTS.
+
+    A matrix that is taller than wide is transposed before and after, so that A is the smaller of the two squares. Every
+    singular value s becomes a s + b s³ + c s⁵, the same odd polynomial for all: with these coefficients it lifts small
+    ones quickly, and then wanders between about 0.7 and 1.2 instead of coming to rest at 1. The products are computed
+    in the dtype of the matrix. Matrices of a batch go each by itself; one of zeros stays zeros.
+
+    Raises ValueError naming steps where it is below 0. Jordan et al., 2024 (kellerjordan.github.io/posts/muon).
+
+    To be written here: torch's svd, Muon and matrix powers are not used.
+    """
+    # BEGIN SOLUTION
+    must_not_be_negative(steps=steps)
+    a, b, c = COEFFICIENTS
+    norm = widen(matrix).norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    x = matrix / norm.to(matrix.dtype)
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    if tall:
+        x = x.mT
+    for _ in range(steps):
+        square = x @ x.mT
+        x = a * x + (b * square + c * square @ square) @ x
+    return x.mT if tall else x
+    # END SOLUTION
+
+
+def shape_factor(rows: int, columns: int, shape: str = "original") -> float:
+    """What Muon's learning rate is multiplied by for a (rows, columns) matrix, so that one rate serves all shapes.
+
+    "original": √max(1, rows / columns), Jordan's: an output of a tall matrix changes as much as one of a square.
+    "match_rms_adamw": 0.2 · √max(rows, columns). A matrix of rank min(rows, columns) whose singular values are 1 has
+    numbers of the size 1 / √max(rows, columns), and a step of AdamW numbers of about 0.2: so rates tuned for AdamW
+    serve Muon, too. Liu et al., 2025 (arXiv 2502.16982).
+
+    Raises ValueError naming shape where it is neither.
+    """
+    # BEGIN SOLUTION
+    if shape not in SHAPES:
+        raise ValueError(f"shape must be one of {SHAPES}, got {shape!r}")
+    if shape == "original":
+        return math.sqrt(max(1, rows / columns))
+    return 0.2 * math.sqrt(max(rows, columns))
+    # END SOLUTION
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose every step is made orthogonal: for matrices only.
+
+    For a parameter p with the gradient g and the momentum m, which starts as zeros:
+
+    m ← momentum · m + (1 − momentum) · g
+    u = (1 − momentum) · g + momentum · m   with nesterov, else m
+    p ← p − lr · weight_decay · p
+    p ← p − lr · shape_factor(p's shape) · newton_schulz(u, steps)
+
+    The state of p is a dict of m. dtype: what newton_schulz computes in, such as torch.bfloat16; None for that of p.
+    Options may differ by parameter group.
+
+    Raises ValueError, naming the argument, where lr or weight_decay is below 0, momentum is not in [0, 1), shape is
+    unknown, or one of params has not two axes. Jordan et al., 2024 (kellerjordan.github.io/posts/muon).
+
+    To be written here: torch's Muon is not used.
+    """
+
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        momentum: float = 0.95,
+        weight_decay: float = 0.1,
+        nesterov: bool = True,
+        steps: int = 5,
+        shape: str = "original",
+        dtype: torch.dtype | None = None,
+    ):
+        # BEGIN SOLUTION
+        must_not_be_negative(lr=lr, weight_decay=weight_decay, steps=steps)
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), got {momentum}")
+        if shape not in SHAPES:
+            raise ValueError(f"shape must be one of {SHAPES}, got {shape!r}")
+        super().__init__(params, dict(lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov,
+                                      steps=steps, shape=shape, dtype=dtype))
+        for p in (p for group in self.param_groups for p in group["params"]):
+            if p.ndim != 2:
+                raise ValueError(f"params must be matrices, got one of shape {tuple(p.shape)}")
+        # END SOLUTION
+
+    @torch.no_grad()
+    def step(self, closure: Callable | None = None) -> Tensor | float | None:
+        """Move every parameter that has a gradient.
+
+        closure: called first, with gradients on, where it is given; its loss is returned.
+        """
+        # BEGIN SOLUTION
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                state = self.state[p]
+                if not state:
+                    state["m"] = torch.zeros_like(p)
+                state["m"].lerp_(p.grad, 1 - momentum)
+                update = p.grad.lerp(state["m"], momentum) if group["nesterov"] else state["m"]
+                direction = newton_schulz(update.to(group["dtype"] or p.dtype), group["steps"])
+                p.mul_(1 - lr * group["weight_decay"])
+                p.add_(direction.to(p.dtype), alpha=-lr * shape_factor(*p.shape, group["shape"]))
+        return loss
+        # END SOLUTION
+
+
+def hidden_matrices(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that Muon is for, by their names in the model: those with two axes inside model.blocks.
+
+    In the model's order. They turn a vector of features into another. Embedding and unembedding do not, since one side
+    of theirs is the vocabulary, whose rows have nothing to do with one another; norm weights and biases are no
+    matrices: all of these are AdamW's.
+    """
+    # BEGIN SOLUTION
+    return {name: p for name, p in model.blocks.named_parameters(prefix="blocks") if p.ndim == 2}
+    # END SOLUTION
+
+
+class Together:
+    """Given: several optimizers as one, for train_step: it has their param_groups, in order, and steps them all.
+
+    save_checkpoint and load_checkpoint take it, too.
+    """
+
+    def __init__(self, *optimizers: torch.optim.Optimizer):
+        self.optimizers = optimizers
+
+    @property
+    def param_groups(self) -> list[dict]:
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def zero_grad(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+
+    def step(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def state_dict(self) -> dict:
+        states = [optimizer.state_dict() for optimizer in self.optimizers]
+        return {"param_groups": [group for state in states for group in state["param_groups"]], "each": states}
+
+    def load_state_dict(self, state: dict) -> None:
+        for optimizer, own in zip(self.optimizers, state["each"], strict=True):
+            optimizer.load_state_dict(own)
+
+
+def muon_and_adamw(
+    model: nn.Module, muon_lr: float, adamw_lr: float, weight_decay: float = 0.1, **options
+) -> Together:
+    """Muon for the hidden_matrices of a model, AdamW for all its other parameters.
+
+    Muon has muon_lr, weight_decay and options (shape, momentum …). AdamW has adamw_lr, betas of (0.9, 0.95), and two
+    groups, as parameter_groups has them: what has two axes or more, with weight_decay, and vectors, without. Each
+    parameter is in one group, a tied matrix too.
+    """
+    # BEGIN SOLUTION
+    hidden = hidden_matrices(model)
+    rest = [p for name, p in model.named_parameters() if name not in hidden]
+    groups = [{"params": [p for p in rest if p.ndim >= 2], "weight_decay": weight_decay},
+              {"params": [p for p in rest if p.ndim < 2], "weight_decay": 0.0}]
+    return Together(Muon(hidden.values(), muon_lr, weight_decay=weight_decay, **options),
+                    AdamW(groups, adamw_lr, betas=(0.9, 0.95)))
+    # END SOLUTION
+
+
+# -- WSD: a schedule whose end need not be known
+
+def wsd(
+    step: int, warmup: int, decay: int, total: int, peak: float, floor: float = 0.0, fall: str = "linear"
+) -> float:
+    """The learning rate of a step, the first being step 0: warm-up, stable, decay.
+
+    step < warmup: peak · (step + 1) / warmup. Then peak, up to step total − decay. From there on it falls, with
+    t = (step − (total − decay)) / decay, to floor: fall "linear": peak − (peak − floor) · t; "sqrt": peak −
+    (peak − floor) · √t. From total on: floor. Until the decay nothing depends on total: a run of the stable part can
+    be decayed from any of its steps, or go on.
+
+    Raises ValueError, naming the argument, where step, warmup or decay is below 0, total is below warmup + decay, floor
+    is not in 0 … peak, or fall is unknown. Hu et al., 2024 (arXiv 2404.06395); "sqrt": Hägele et al., 2024 (arXiv
+    2405.18392).
+
+    To be written here: torch's and transformers' schedules are not used.
+    """
+    # BEGIN SOLUTION
+    must_not_be_negative(step=step, warmup=warmup, decay=decay)
+    if total < warmup + decay:
+        raise ValueError(f"total must be at least warmup + decay = {warmup + decay}, got {total}")
+    if not 0 <= floor <= peak:
+        raise ValueError(f"floor must be in 0 … peak = {peak}, got {floor}")
+    if fall not in ("linear", "sqrt"):
+        raise ValueError(f"fall must be 'linear' or 'sqrt', got {fall!r}")
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    if step >= total:
+        return floor
+    done = max(0, step - (total - decay)) / max(1, decay)
+    return peak - (peak - floor) * (done if fall == "linear" else math.sqrt(done))
+    # END SOLUTION
+
+
+# -- μP: the learning rate of a small model for a large one
+
+def width_ratio(config: ModelConfig, base: ModelConfig) -> float:
+    """How many times as wide as base a model is: m = d_model / base.d_model, if it is wider in every part.
+
+    d_ff, heads and kv_heads must be m times those of base. vocab_size, layers and head_dim must be those of base: with
+    head_dim fixed, scores of 1/√head_dim and the 1/head_dim that μP asks for differ by the same number at all widths.
+
+    Raises ValueError naming the field that is not.
+    """
+    # BEGIN SOLUTION
+    for field in ("d_ff", "heads", "kv_heads"):
+        mine, small = getattr(config, field), getattr(base, field)
+        if mine * base.d_model != small * config.d_model:
+            raise ValueError(f"{field} must grow as d_model does, {base.d_model} to {config.d_model}, "
+                             f"got {small} to {mine}")
+    for field in ("vocab_size", "layers", "head_dim"):
+        if getattr(config, field) != getattr(base, field):
+            raise ValueError(f"{field} must be that of base, {getattr(base, field)}, got {getattr(config, field)}")
+    return config.d_model / base.d_model
+    # END SOLUTION
+
+
+class ScaledUnembedding(Unembedding):
+    """An Unembedding whose logits are multiplied by scale: its own weight and bias, no copies.
+
+    It has the attributes weight, bias and scale, so a model's state_dict keeps its names.
+    """
+
+    def __init__(self, unembedding: Unembedding, scale: float | int):
+        # BEGIN SOLUTION
+        nn.Module.__init__(self)        # Unembedding's own would draw a weight
+        self.weight, self.bias, self.scale = unembedding.weight, unembedding.bias, scale
+        # END SOLUTION
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+        """scale · (x weightᵀ + bias)"""
+        # BEGIN SOLUTION
+        return self.scale * super().forward(x)
+        # END SOLUTION
+
+
+def with_mup(
+    model: Transformer, base: ModelConfig, init: float | int = 1.0, output: float | int = 1.0
+) -> Transformer:
+    """Put a new model into the maximal update parametrization, in place, and return it.
+
+    m = width_ratio(model.config, base). The hidden_matrices, drawn as chapter 13 draws them, with the same σ at every
+    width, are multiplied by init / √m: a variance of 1 / fan_in. The unembedding becomes a ScaledUnembedding by
+    output / m. Everything else stays. init and output are two numbers to be tuned at the width of base; 1 and 1 leave a
+    model of that width as it was.
+
+    These are the rows of Table 8 of Yang et al., 2022 (arXiv 2203.03466), counted from base: the table of a multiplier
+    for the output, which allows tied matrices. mup_groups has its learning rates.
+
+    Raises ValueError naming init or output where it is not above 0, model where it is in μP already, and what
+    width_ratio raises; nothing is changed then.
+    """
+    # BEGIN SOLUTION
+    must_be_positive(init=init, output=output)
+    if isinstance(model.unembedding, ScaledUnembedding):
+        raise ValueError("model must not be in μP already, got one with a ScaledUnembedding")
+    ratio = width_ratio(model.config, base)
+    with torch.no_grad():
+        for p in hidden_matrices(model).values():
+            p.mul_(init / math.sqrt(ratio))
+    model.unembedding = ScaledUnembedding(model.unembedding, output / ratio)
+    return model
+    # END SOLUTION
+
+
+def mup_groups(model: Transformer, base: ModelConfig, lr: float, weight_decay: float = 0.0) -> list[dict]:
+    """Three groups for AdamW, with the learning rates of Table 8 of Yang et al., 2022, counted from base.
+
+    m = width_ratio(model.config, base).
+
+    hidden_matrices:        lr / m,  weight_decay · m, so that a step takes the same share of a weight at every width
+    all other matrices:     lr,      weight_decay
+    vectors:                lr,      no decay
+
+    Each group is a dict of params (in the model's order, each once), lr and weight_decay.
+
+    Raises ValueError naming lr or weight_decay where it is below 0, and what width_ratio raises.
+    """
+    # BEGIN SOLUTION
+    must_not_be_negative(lr=lr, weight_decay=weight_decay)
+    ratio, hidden = width_ratio(model.config, base), hidden_matrices(model)
+    rest = [p for name, p in model.named_parameters() if name not in hidden]
+    return [{"params": list(hidden.values()), "lr": lr / ratio, "weight_decay": weight_decay * ratio},
+            {"params": [p for p in rest if p.ndim >= 2], "lr": lr, "weight_decay": weight_decay},
+            {"params": [p for p in rest if p.ndim < 2], "lr": lr, "weight_decay": 0.0}]
+    # END SOLUTION
+
+
+# -- a law for the loss
+
+class ScalingLaw(NamedTuple):
+    """L(n, d) = E + A / n^α + B / d^β: the loss of a model of n parameters after d tokens.
+
+    E: what no model gets below. A / n^α: what too small a model costs; B / d^β: what too few tokens cost.
+    Hoffmann et al., 2022 (arXiv 2203.15556), equation 2.
+    """
+
+    E: float
+    A: float
+    B: float
+    alpha: float
+    beta: float
+
+    def loss(self, n: float | int | Tensor, d: float | int | Tensor) -> float | Tensor:
+        """L(n, d), for numbers or tensors."""
+        # BEGIN SOLUTION
+        return self.E + self.A / n**self.alpha + self.B / d**self.beta
+        # END SOLUTION
+
+
+def law_error(
+    parameters: Float[Tensor, "*starts 5"],
+    n: Float[Tensor, " runs"],
+    d: Float[Tensor, " runs"],
+    loss: Float[Tensor, " runs"],
+    delta: float = 1e-3,
+) -> Float[Tensor, "*starts"]:
+    """How badly a law fits runs: the sum of Huber(log L(n, d) − log loss) over them.
+
+    parameters: log E, log A, log B, α, β on the last axis, so that E, A and B are above 0 whatever they are.
+    log L = logsumexp(log E, log A − α log n, log B − β log d), which cannot overflow. Huber(r) is r² / 2 up to
+    |r| = delta, and from there the straight line delta · (|r| − delta / 2): a run that went wrong pulls no harder than
+    one that is off by delta.
+    """
+    # BEGIN SOLUTION
+    log_e, log_a, log_b, alpha, beta = parameters[..., None, :].unbind(-1)
+    terms = torch.broadcast_tensors(log_e, log_a - alpha * n.log(), log_b - beta * d.log())
+    log_law = torch.stack(terms).logsumexp(0)
+    return F.huber_loss(log_law, loss.log().expand_as(log_law), reduction="none", delta=delta).sum(-1)
+    # END SOLUTION
+
+
+def start_grid() -> Float[Tensor, "starts 5"]:
+    """Given: the starts of Hoffmann et al., section D.2: every combination of these, 4,500 in all."""
+    values = ([-1, -0.5, 0, 0.5, 1], range(0, 26, 5), range(0, 26, 5), [0, 0.5, 1, 1.5, 2], [0, 0.5, 1, 1.5, 2])
+    return torch.tensor(list(product(*values)), dtype=torch.float64)
+
+
+def fit_scaling_law(
+    n: Float[Tensor, " runs"],
+    d: Float[Tensor, " runs"],
+    loss: Float[Tensor, " runs"],
+    starts: Float[Tensor, "starts 5"] | None = None,
+    tries: int = 5,
+    delta: float = 1e-3,
+) -> ScalingLaw:
+    """The law that fits runs best: n parameters, d tokens, and the loss that each ended with.
+
+    starts: as parameters of law_error, start_grid() where they are left out. law_error is computed at all of them, and
+    minimized by L-BFGS from each of the `tries` best; the best of what comes out counts. All in float64.
+
+    What is minimized is law_error / delta, so that its slopes are no tiny numbers, and n and d are counted in their
+    geometric means N and D: then A / N^α is what has to be found, which hardly depends on α. torch.optim.LBFGS with
+    line_search_fn="strong_wolfe", max_iter=1000, tolerance_grad=1e-7 and tolerance_change=1e-10 does the rest.
+
+    Raises ValueError, naming the argument, where a number is not finite and above 0, tries or the number of runs is too
+    small (1 and 5), n or d has fewer than 3 different values, log d is a straight line in log n (nothing tells then
+    which of the two helped), or the fitted loss does not fall as n and d grow (naming loss).
+    Hoffmann et al., 2022 (arXiv 2203.15556), section 3.3 and D.2.
+    """
+    # BEGIN SOLUTION
+    must_be_positive(n=n, d=d, loss=loss, tries=tries, delta=delta)
+    n, d, loss = n.double(), d.double(), loss.double()
+    if len(n) < 5:
+        raise ValueError(f"n must hold at least 5 runs, got {len(n)}")
+    for name, sizes in {"n": n, "d": d}.items():
+        if len(sizes.unique()) < 3:
+            raise ValueError(f"{name} must have at least 3 different values, got {sizes.unique().tolist()}")
+    if torch.stack([n.log(), d.log()]).corrcoef()[0, 1].abs() > 1 - 1e-9:
+        raise ValueError("d must not follow from n alone, got log d on a straight line in log n")
+
+    starts = start_grid() if starts is None else starts.double()
+    best = starts[law_error(starts, n, d, loss, delta).argsort()[:tries]]
+    shift = torch.zeros(5, 5, dtype=n.dtype, device=n.device)       # log A becomes log A − α log N, log B the same
+    shift[1, 3], shift[2, 4] = n.log().mean(), d.log().mean()
+    n_unit, d_unit = shift[1, 3].exp(), shift[2, 4].exp()
+    found = []
+    for start in best:
+        parameters = (start - shift @ start).requires_grad_()
+        lbfgs = torch.optim.LBFGS([parameters], max_iter=1000, tolerance_grad=1e-7, tolerance_change=1e-10,
+                                  line_search_fn="strong_wolfe")
+
+        def error() -> Tensor:
+            lbfgs.zero_grad()
+            error = law_error(parameters, n / n_unit, d / d_unit, loss, delta) / delta
+            error.backward()
+            return error
+        lbfgs.step(error)
+        found.append((parameters + shift @ parameters).detach())
+    log_e, log_a, log_b, alpha, beta = min(found, key=lambda p: law_error(p, n, d, loss, delta).item()).tolist()
+    if not (alpha > 0 and beta > 0):
+        raise ValueError(f"loss must fall as n and d grow, got a fit with alpha = {alpha:.3g} and beta = {beta:.3g}")
+    return ScalingLaw(math.exp(log_e), math.exp(log_a), math.exp(log_b), alpha, beta)
+    # END SOLUTION
+
+
+def training_flops(n: float | int, d: float | int) -> float | int:
+    """What it costs to train n parameters on d tokens: 6 n d floating-point operations.
+
+    2 n for a token's forward pass, a multiplication and an addition for each parameter; twice that for its backward
+    pass, whose products give the gradients of the inputs and of the weights. Attention's scores are left out. Kaplan
+    et al., 2020 (arXiv 2001.08361).
+
+    Raises ValueError, naming the argument, where n or d is not above 0.
+    """
+    # BEGIN SOLUTION
+    must_be_positive(n=n, d=d)
+    return 6 * n * d
+    # END SOLUTION
+
+
+def optimal(flops: float | int, law: ScalingLaw) -> tuple[float, float]:
+    """The (n, d) of the smallest loss that flops can buy: of all with training_flops(n, d) = flops.
+
+    n = G (flops / 6)^(β / (α + β)),    G = (α A / (β B))^(1 / (α + β)),    d = flops / (6 n).
+
+    There the slopes agree: 1 % more parameters would gain what 1 % fewer tokens lose. E plays no part.
+
+    Raises ValueError naming flops where it is not above 0. Hoffmann et al., 2022, equation 4.
+    """
+    # BEGIN SOLUTION
+    must_be_positive(flops=flops)
+    both = law.alpha + law.beta
+    n = (law.alpha * law.A / (law.beta * law.B)) ** (1 / both) * (flops / 6) ** (law.beta / both)
+    return n, flops / (6 * n)
+    # END SOLUTION
+
+
+def tokens_for(loss: float | int, n: float | int, law: ScalingLaw) -> float:
+    """How many tokens a model of n parameters needs to reach a loss: (B / (loss − E − A / n^α))^(1/β).
+
+    A model smaller than the optimal one gets there too, with more training, and is cheaper each time that it is used.
+
+    Raises ValueError naming n where it is not above 0, and loss where no number of tokens brings n parameters there.
+    """
+    # BEGIN SOLUTION
+    must_be_positive(n=n)
+    left = loss - law.E - law.A / n**law.alpha
+    if not left > 0:
+        raise ValueError(f"loss must be above {loss - left:.4g}, which {n:.4g} parameters never reach, got {loss}")
+    return (law.B / left) ** (1 / law.beta)
+    # END SOLUTION
+
+
+# -- how large a batch is worth its tokens
+
+def critical_batch(
+    small_norms: Float[Tensor, " a"], big_norms: Float[Tensor, " b"], small: float | int, big: float | int
+) -> float:
+    """The simple noise scale, tr Σ / |G|², from norms of gradients measured with two sizes of a batch.
+
+    A batch of B examples has a gradient whose expected square is |G|² + tr Σ / B: the true gradient's, and the noise
+    of single examples. Two sizes give two equations, solved by
+
+        |G|² = (big · |G_big|² − small · |G_small|²) / (big − small)
+        tr Σ = (|G_small|² − |G_big|²) / (1 / small − 1 / big)
+
+    where |G_small|² and |G_big|² are means of squares, over several batches of each size. At a batch as large as their
+    ratio the noise is as large as the gradient itself. It is in the unit of small and big: tokens or sequences.
+
+    Raises ValueError naming small where it is not above 0, big where it is not above small, and big_norms where what
+    is left for |G|² or for tr Σ is not above 0: then more batches have to be measured. In at least float32.
+    McCandlish et al., 2018 (arXiv 1812.06162), appendix A.1.
+    """
+    # BEGIN SOLUTION
+    must_be_positive(small=small)
+    if not big > small:
+        raise ValueError(f"big must be above small = {small}, got {big}")
+    small_square, big_square = widen(small_norms).square().mean().item(), widen(big_norms).square().mean().item()
+    gradient = (big * big_square - small * small_square) / (big - small)
+    noise = (small_square - big_square) / (1 / small - 1 / big)
+    if not (gradient > 0 and noise > 0):
+        raise ValueError(f"big_norms must leave a gradient and a noise above 0, got {gradient:.4g} and {noise:.4g}")
+    return noise / gradient
+    # END SOLUTION
+
+
+def batch_costs(batch: float | int, critical: float | int) -> tuple[float, float]:
+    """What a batch size costs: (steps, tokens), each as a multiple of the fewest with which a loss can be reached.
+
+    steps: 1 + critical / batch, near 1 for huge batches. tokens: 1 + batch / critical, near 1 for tiny ones. At the
+    critical batch both are 2. McCandlish et al., 2018, equation 2.11.
+
+    Raises ValueError, naming the argument, where batch or critical is not above 0.
+    """
+    # BEGIN SOLUTION
+    must_be_positive(batch=batch, critical=critical)
+    return 1 + critical / batch, 1 + batch / critical
+    # END SOLUTION
