@@ -27,7 +27,8 @@ SHAPES = "original", "match_rms_adamw"          # how Muon's rate depends on a m
 def must_be_positive(**given: float | Tensor) -> None:
     """Given: raise ValueError naming the argument that is not, in every number, finite and above 0."""
     for name, x in given.items():
-        x = torch.as_tensor(x)
+        if not isinstance(x, Tensor):
+            x = torch.tensor(float(x), dtype=torch.float64)     # 6 n d of a large model is past int64
         if not ((x > 0) & x.isfinite()).all():
             raise ValueError(f"{name} must be above 0 and finite, got {x.tolist()}")
 
