@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import torch
 from torch import nn
@@ -115,9 +116,10 @@ def test_newton_schulz_of_a_tall_matrix(impl, draw):
 
 
 def test_newton_schulz_steps(impl, draw):
-    """steps says how often the polynomial is applied; 5 where it is left out."""
-    x = draw(3, 4).double()
-    return {str(steps): impl.newton_schulz(x, steps) for steps in (1, 2, 3)}
+    """steps says how often the polynomial is applied; a number below 0 is a ValueError that names steps."""
+    x, low = draw(3, 4).double(), -_size(draw, 1, 9)
+    return {**{str(steps): impl.newton_schulz(x, steps) for steps in (1, 2, 3)},
+            "below 0": raises(ValueError, lambda: impl.newton_schulz(x, low), "steps")}
 
 
 def test_newton_schulz_lifts_singular_values(impl, draw):
@@ -159,6 +161,16 @@ def test_newton_schulz_keeps_its_dtype(impl, draw, dtype):
     return {"result": impl.newton_schulz(x, 2), "the matrix": torch.equal(x, before)}
 
 
+@dtypes("bfloat16", "float16")
+def test_newton_schulz_of_large_numbers(impl, draw, dtype):
+    """The norm is computed in at least float32: squares of 1,000 are past float16's largest number.
+
+    `widen`, which is given, is for that. What the matrix is divided by goes back to its dtype.
+    """
+    x = (1000 * torch.eye(4, device=draw.device, dtype=draw.float) + 100 * draw(4, 4)).to(dtype)
+    return impl.newton_schulz(x, 1)
+
+
 # -- Muon
 
 def test_shape_factor_of_the_original(impl, draw):
@@ -181,8 +193,8 @@ def test_shape_factor_that_matches_adamw(impl, draw):
 def test_shape_factor_refuses_other_names(impl, draw):
     """A shape that is neither "original" nor "match_rms_adamw" is a ValueError that names shape."""
     name = f"adam{_size(draw, 0, 99)}"
-    return [raises(ValueError, lambda: impl.shape_factor(2, 3, name)),
-            raises(ValueError, lambda: impl.Muon(_parameters(draw, (2, 3)), shape=name))]
+    return [raises(ValueError, lambda: impl.shape_factor(2, 3, name), "shape"),
+            raises(ValueError, lambda: impl.Muon(_parameters(draw, (2, 3)), shape=name), "shape")]
 
 
 @points(3)
@@ -278,6 +290,20 @@ def test_muon_with_a_closure(impl, draw):
     return {"loss": loss.detach(), "parameter": p.detach(), "without": optimizer.step()}
 
 
+def test_muon_computes_in_its_dtype(impl, draw):
+    """With the option dtype Newton–Schulz is computed in it; parameter and momentum keep their own.
+
+    torch.bfloat16 is what is used on a GPU.
+    """
+    p = nn.Parameter(torch.zeros(4, 4, device=draw.device, dtype=draw.float))
+    optimizer = impl.Muon([p], lr=4.0, weight_decay=0.0, steps=1, dtype=torch.bfloat16)
+    p.grad = torch.eye(4, device=draw.device, dtype=draw.float) + 0.1 * draw(4, 4)
+    optimizer.step()
+    moved = p.detach() / -4
+    return {"in bfloat16": torch.equal(moved.bfloat16().to(moved.dtype), moved), "moved": moved.bfloat16(),
+            "dtypes": [p.dtype == draw.float, optimizer.state[p]["m"].dtype == draw.float]}
+
+
 def test_muon_refuses(impl, draw):
     """A negative lr or weight_decay, a momentum outside [0, 1), and what is no matrix: each a ValueError that names it.
 
@@ -285,11 +311,12 @@ def test_muon_refuses(impl, draw):
     """
     p, vector, bank = _parameters(draw, (2, 3), (4,), (2, 3, 4))
     low = -_number(draw, 0.01, 1)
-    return [raises(ValueError, lambda: impl.Muon([p], lr=low)),
-            raises(ValueError, lambda: impl.Muon([p], weight_decay=low)),
-            raises(ValueError, lambda: impl.Muon([p], momentum=1.0)),
-            raises(ValueError, lambda: impl.Muon([p], momentum=low)),
-            raises(ValueError, lambda: impl.Muon([p, vector])), raises(ValueError, lambda: impl.Muon([bank]))]
+    return [raises(ValueError, lambda: impl.Muon([p], lr=low), "lr"),
+            raises(ValueError, lambda: impl.Muon([p], weight_decay=low), "weight_decay"),
+            raises(ValueError, lambda: impl.Muon([p], momentum=1.0), "momentum"),
+            raises(ValueError, lambda: impl.Muon([p], momentum=low), "momentum"),
+            raises(ValueError, lambda: impl.Muon([p, vector]), "params"),
+            raises(ValueError, lambda: impl.Muon([bank]), "params")]
 
 
 @points(2)
@@ -365,12 +392,12 @@ def test_wsd_without_parts(impl, draw):
 def test_wsd_refuses(impl, draw):
     """A negative number, too few steps, a floor above peak, an unknown fall: each a ValueError that names it."""
     low, peak = -_size(draw, 1, 9), _number(draw, 0.1, 0.9)
-    return [raises(ValueError, lambda: impl.wsd(low, 2, 2, 9, peak)),
-            raises(ValueError, lambda: impl.wsd(0, low, 2, 9, peak)),
-            raises(ValueError, lambda: impl.wsd(0, 2, low, 9, peak)),
-            raises(ValueError, lambda: impl.wsd(0, 5, 5, 9, peak)),
-            raises(ValueError, lambda: impl.wsd(0, 2, 2, 9, peak, 2 * peak)),
-            raises(ValueError, lambda: impl.wsd(0, 2, 2, 9, peak, fall=f"line {low}"))]
+    return [raises(ValueError, lambda: impl.wsd(low, 2, 2, 9, peak), "step"),
+            raises(ValueError, lambda: impl.wsd(0, low, 2, 9, peak), "warmup"),
+            raises(ValueError, lambda: impl.wsd(0, 2, low, 9, peak), "decay"),
+            raises(ValueError, lambda: impl.wsd(0, 5, 5, 9, peak), "total"),
+            raises(ValueError, lambda: impl.wsd(0, 2, 2, 9, peak, 2 * peak), "floor"),
+            raises(ValueError, lambda: impl.wsd(0, 2, 2, 9, peak, fall=f"line {low}"), "fall")]
 
 
 # -- μP
@@ -391,7 +418,8 @@ def test_width_ratio_refuses(impl, draw):
     base, more = impl.ModelConfig(**BASE), _size(draw, 1, 5)
     changes = ({"d_ff": 18 + more}, {"heads": 3}, {"kv_heads": 1}, {"vocab_size": 7 + more}, {"layers": 1 + more},
                {"head_dim": 2 + 2 * more})
-    return {str(change): raises(ValueError, lambda: impl.width_ratio(impl.ModelConfig(**{**WIDE, **change}), base))
+    return {str(change): raises(ValueError, lambda: impl.width_ratio(impl.ModelConfig(**{**WIDE, **change}), base),
+                                next(iter(change)))
             for change in changes}
 
 
@@ -427,23 +455,26 @@ def test_with_mup_at_the_width_of_base(impl, draw):
 def test_scaled_unembedding(impl, draw):
     """ScaledUnembedding multiplies the whole output, bias included, and its weight is the unembedding's own.
 
-    A copy would no longer be tied to the embedding. scale is an attribute, no parameter.
+    A copy would no longer be tied to the embedding. scale is an attribute, no parameter. Nothing is drawn.
     """
     old = draw.fill(impl.Unembedding(3, 5, bias=True))
     new, x = impl.ScaledUnembedding(old, _number(draw, 0.1, 0.9)), draw(2, 3)
+    torch.manual_seed(draw.seed)
+    before = torch.get_rng_state()
+    impl.ScaledUnembedding(old, 2)
     return {"output": new(x), "one weight": new.weight is old.weight, "one bias": new.bias is old.bias,
-            "names": list(new.state_dict())}
+            "names": list(new.state_dict()), "random numbers drawn": not torch.equal(before, torch.get_rng_state())}
 
 
 def test_with_mup_refuses(impl, draw):
     """init and output above 0, and no model twice: a ValueError that names it, and the model stays as it was."""
     model, base, low = _model(impl, draw, WIDE), impl.ModelConfig(**BASE), -_number(draw, 0, 1)
-    said = [raises(ValueError, lambda: impl.with_mup(model, base, init=low)),
-            raises(ValueError, lambda: impl.with_mup(model, base, output=low)),
-            raises(ValueError, lambda: impl.with_mup(model, impl.ModelConfig(**{**BASE, "d_ff": 7})))]
+    said = [raises(ValueError, lambda: impl.with_mup(model, base, init=low), "init"),
+            raises(ValueError, lambda: impl.with_mup(model, base, output=low), "output"),
+            raises(ValueError, lambda: impl.with_mup(model, impl.ModelConfig(**{**BASE, "d_ff": 7})), "d_ff")]
     weights = {name: p.detach().clone() for name, p in model.state_dict().items()}
     impl.with_mup(model, base)
-    return [said, weights, raises(ValueError, lambda: impl.with_mup(model, base))]
+    return [said, weights, raises(ValueError, lambda: impl.with_mup(model, base), "model")]
 
 
 @points(2)
@@ -461,8 +492,8 @@ def test_mup_groups_at_the_width_of_base(impl, draw):
     """At the width of base all rates are lr, and a tied matrix stands in one group once; weight_decay 0 if left out."""
     model, base = _model(impl, draw, tie_embeddings=True), impl.ModelConfig(**BASE)
     return [_groups(model, impl.mup_groups(model, base, _number(draw, 0.01, 0.1))),
-            raises(ValueError, lambda: impl.mup_groups(model, base, -_number(draw, 0.01, 0.1))),
-            raises(ValueError, lambda: impl.mup_groups(model, base, 0.1, -_number(draw, 0.01, 0.1)))]
+            raises(ValueError, lambda: impl.mup_groups(model, base, -_number(draw, 0.01, 0.1)), "lr"),
+            raises(ValueError, lambda: impl.mup_groups(model, base, 0.1, -_number(draw, 0.01, 0.1)), "weight_decay")]
 
 
 # -- the law
@@ -534,13 +565,23 @@ def test_fit_refuses(impl, draw):
     the size, so that nothing tells which of the two helped.
     """
     (n, d), loss = _runs(draw), 2 + draw.uniform(9).double()
-    fit, one = impl.fit_scaling_law, torch.ones_like(loss)
-    return {"a loss of 0": raises(ValueError, lambda: fit(n, d, loss * (n > n[0]))),
-            "4 runs": raises(ValueError, lambda: fit(n[:4], d[:4], loss[:4])),
-            "one size": raises(ValueError, lambda: fit(one * n[0], d, loss)),
-            "one number of tokens": raises(ValueError, lambda: fit(n, one * d[0], loss)),
-            "tokens that follow": raises(ValueError, lambda: fit(n, 20 * n, loss)),
-            "no tries": raises(ValueError, lambda: fit(n, d, loss, tries=0))}
+    law, one, four = _law(impl, draw), torch.ones_like(loss), [0, 4, 8, 1]
+    fit = partial(impl.fit_scaling_law, starts=_start(law, draw))
+    return {"a loss of 0": raises(ValueError, lambda: fit(n, d, loss * (n > n[0])), "loss"),
+            "a size of 0": raises(ValueError, lambda: fit(n * (n > n[0]), d, loss), "n"),
+            "4 runs": raises(ValueError, lambda: fit(n[four], d[four], loss[four]), "n"),
+            "one size": raises(ValueError, lambda: fit(one * n[0], d, loss), "n"),
+            "two sizes": raises(ValueError, lambda: fit(n.clamp(max=n[4].item()), d, loss), "n"),
+            "one number of tokens": raises(ValueError, lambda: fit(n, one * d[0], loss), "d"),
+            "tokens that follow": raises(ValueError, lambda: fit(n, 20 * n, law.loss(n, 20 * n)), "d"),
+            "no tries": raises(ValueError, lambda: fit(n, d, loss, tries=0), "tries")}
+
+
+def test_fit_of_losses_that_rise(impl, draw):
+    """Losses that rise with n and d follow no such law: a ValueError that names loss, and no negative exponents."""
+    n, d = _runs(draw)
+    start = torch.tensor([[0.1, -1.0, -1.0, -0.1, -0.1]], dtype=torch.float64, device=draw.device)
+    return raises(ValueError, lambda: impl.fit_scaling_law(n, d, 1 + 0.1 * n**0.1 + 0.1 * d**0.1, starts=start), "loss")
 
 
 # -- a budget
@@ -549,8 +590,8 @@ def test_training_flops(impl, draw):
     """Training costs 6 n d: 2 n d forward, twice that backward. What is not above 0 is a ValueError that names it."""
     n, d = _size(draw, 10, 10**6), _size(draw, 10, 10**6)
     return [impl.training_flops(n, d), impl.training_flops(n + 0.5, d),
-            raises(ValueError, lambda: impl.training_flops(-n, d)),
-            raises(ValueError, lambda: impl.training_flops(n, 0))]
+            raises(ValueError, lambda: impl.training_flops(-n, d), "n"),
+            raises(ValueError, lambda: impl.training_flops(n, 0), "d")]
 
 
 @points(2)
@@ -576,10 +617,10 @@ def test_budgets_that_do_not_exist(impl, draw):
     """Flops or n that are not above 0, and a loss that n parameters never reach: each a ValueError that names it."""
     law, n = _law(impl, draw), 10 ** _size(draw, 5, 8)
     never = law.E + law.A / n**law.alpha
-    return [raises(ValueError, lambda: impl.optimal(-1.0 * n, law)),
-            raises(ValueError, lambda: impl.tokens_for(3.0, -n, law)),
-            raises(ValueError, lambda: impl.tokens_for(never * 0.99, n, law)),
-            raises(ValueError, lambda: impl.tokens_for(law.E, n, law))]
+    return [raises(ValueError, lambda: impl.optimal(-1.0 * n, law), "flops"),
+            raises(ValueError, lambda: impl.tokens_for(3.0, -n, law), "n"),
+            raises(ValueError, lambda: impl.tokens_for(never * 0.99, n, law), "loss"),
+            raises(ValueError, lambda: impl.tokens_for(law.E, n, law), "loss")]
 
 
 # -- the critical batch
@@ -608,21 +649,31 @@ def test_critical_batch_averages_squares(impl, draw):
     return impl.critical_batch(4 * spread, 2 * spread, 2, 64)
 
 
+@dtypes("bfloat16", "float64")
+def test_critical_batch_of_half_precision(impl, draw, dtype):
+    """Squares and means are computed in at least float32, of norms in any dtype.
+
+    In bfloat16 a square has three digits left, and what is solved for is a small difference of two of them.
+    """
+    norms = (100 + draw.ints(28, 4)).to(draw.float)
+    return impl.critical_batch((norms * 1.03).to(dtype), norms.to(dtype), 1.5, 64)
+
+
 def test_critical_batch_refuses(impl, draw):
     """Sizes that do not differ, and norms that leave no gradient or no noise: each a ValueError that names it."""
     norms, size = 1 + draw.uniform(3), _size(draw, 2, 9)
-    return [raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, size, size)),
-            raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, -size, size)),
-            raises(ValueError, lambda: impl.critical_batch(norms, 2 * norms, size, 4 * size)),
-            raises(ValueError, lambda: impl.critical_batch(10 * norms, norms, size, 4 * size))]
+    return [raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, size, size), "big"),
+            raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, -size, size), "small"),
+            raises(ValueError, lambda: impl.critical_batch(norms, 2 * norms, size, 4 * size), "big_norms"),
+            raises(ValueError, lambda: impl.critical_batch(10 * norms, norms, size, 4 * size), "big_norms")]
 
 
 def test_batch_costs(impl, draw):
     """A batch costs 1 + critical / batch times the fewest steps, and 1 + batch / critical times the fewest tokens."""
     batch, critical = _size(draw, 2, 99), _size(draw, 100, 999)
     return [impl.batch_costs(batch, critical), impl.batch_costs(critical, critical), impl.batch_costs(7.5, batch),
-            raises(ValueError, lambda: impl.batch_costs(-batch, critical)),
-            raises(ValueError, lambda: impl.batch_costs(batch, -critical))]
+            raises(ValueError, lambda: impl.batch_costs(-batch, critical), "batch"),
+            raises(ValueError, lambda: impl.batch_costs(batch, -critical), "critical")]
 
 
 def test_together_steps_all(impl, draw):

@@ -1,11 +1,12 @@
 """Chapter 27 on other shapes, dtypes, models and budgets."""
 
 import math
+from functools import partial
 
 import torch
 from torch import nn
 
-from grader import dtypes, points, raises
+from grader import points, raises
 
 BASE = {"vocab_size": 5, "d_model": 6, "layers": 2, "heads": 3, "kv_heads": 3, "head_dim": 2, "d_ff": 4,
         "max_seq_len": 6}
@@ -40,14 +41,7 @@ def test_newton_schulz_of_other_memory(impl, draw):
 def test_newton_schulz_refuses(impl, draw):
     """A negative number of steps."""
     steps = -1 - int(draw.ints(9))
-    return raises(ValueError, lambda: impl.newton_schulz(draw(2, 2), steps))
-
-
-@dtypes("bfloat16", "float16")
-def test_newton_schulz_of_large_numbers(impl, draw, dtype):
-    """The norm is computed in at least float32: squares of 1,000 are past float16's largest number."""
-    x = (1000 * torch.eye(4, device=draw.device, dtype=draw.float) + 100 * draw(4, 4)).to(dtype)
-    return impl.newton_schulz(x, 1)
+    return raises(ValueError, lambda: impl.newton_schulz(draw(2, 2), steps), "steps")
 
 
 def test_newton_schulz_is_differentiable(impl, draw):
@@ -64,15 +58,6 @@ def test_muon_of_one_step_with_steps_0(impl, draw):
     p.grad = draw(2, 3).double()
     impl.Muon([p], lr=0.5, weight_decay=0.0, steps=0).step()
     return p.detach()
-
-
-def test_muon_computes_in_its_dtype(impl, draw):
-    """With a dtype Newton–Schulz is computed in it; parameter and momentum keep their own."""
-    p = nn.Parameter((torch.eye(4, device=draw.device, dtype=draw.float) + 0.1 * draw(4, 4)))
-    optimizer = impl.Muon([p], lr=0.5, weight_decay=0.0, steps=1, dtype=torch.bfloat16)
-    p.grad = p.detach().clone()
-    optimizer.step()
-    return {"moved": p.detach().bfloat16(), "dtypes": [str(p.dtype), str(optimizer.state[p]["m"].dtype)]}
 
 
 def test_muon_of_half_precision(impl, draw):
@@ -162,17 +147,8 @@ def test_mup_of_deep_models(impl, draw):
 def test_scaled_unembedding_refuses_as_its_parent(impl, draw):
     """Another number of features is refused as Unembedding refuses it; it is one."""
     new = impl.ScaledUnembedding(draw.fill(impl.Unembedding(3, 5)), 2)
-    return [raises(ValueError, lambda: new(draw(2, 4))), isinstance(new, impl.Unembedding), new.scale,
+    return [raises(ValueError, lambda: new(draw(2, 4)), "x"), isinstance(new, impl.Unembedding), new.scale,
             new(draw(1, 2, 3))]
-
-
-def test_with_mup_draws_nothing(impl, draw):
-    """torch's random state is what it was."""
-    model = _model(impl, draw, WIDE)
-    torch.manual_seed(draw.seed)
-    before = torch.get_rng_state()
-    impl.with_mup(model, impl.ModelConfig(**BASE))
-    return torch.equal(before, torch.get_rng_state())
 
 
 def _runs(draw):
@@ -214,11 +190,14 @@ def test_fit_refuses_more(impl, draw):
     (n, d), loss = _runs(draw), 2 + draw.uniform(9).double()
     nan = loss.clone()
     nan[0] = float("nan")
-    fit = impl.fit_scaling_law
-    return [raises(ValueError, lambda: fit(n, d, nan)), raises(ValueError, lambda: fit(n / 0, d, loss)),
-            raises(ValueError, lambda: fit(n, -d, loss)), raises(ValueError, lambda: fit(n, d, loss, delta=0.0)),
-            raises(ValueError, lambda: fit(n.clamp(max=7e4), d, loss)),
-            raises(ValueError, lambda: fit(n, n**0.5, loss)), raises(ValueError, lambda: fit(n, d, loss, tries=-1))]
+    fit = partial(impl.fit_scaling_law, starts=torch.tensor([[0.5, 3.0, 3.5, 0.3, 0.3]], dtype=torch.float64,
+                                                            device=draw.device))
+    return [raises(ValueError, lambda: fit(n, d, nan), "loss"), raises(ValueError, lambda: fit(n / 0, d, loss), "n"),
+            raises(ValueError, lambda: fit(n, -d, loss), "d"),
+            raises(ValueError, lambda: fit(n, d, loss, delta=0.0), "delta"),
+            raises(ValueError, lambda: fit(n.clamp(max=7e4), d, loss), "n"),
+            raises(ValueError, lambda: fit(n, n**0.5, loss), "d"),
+            raises(ValueError, lambda: fit(n, d, loss, tries=-1), "tries")]
 
 
 def test_budgets_of_real_models(impl, draw):
@@ -228,16 +207,14 @@ def test_budgets_of_real_models(impl, draw):
     return [flops, impl.optimal(flops, law), impl.tokens_for(2, 7 * 10**10, law), impl.optimal(6, law)]
 
 
-@dtypes("bfloat16", "float64")
-def test_critical_batch_of_other_dtypes(impl, draw, dtype):
-    """Squares and means in at least float32, of norms in any dtype; sizes need not be whole."""
-    norms = (8 + draw.ints(9, 4)).to(draw.float)
-    return impl.critical_batch((norms * 2).to(dtype), norms.to(dtype), 1.5, 64)
+def test_critical_batch_of_sizes_that_are_not_whole(impl, draw):
+    """Sizes need not be whole, nor norms equally many."""
+    return impl.critical_batch(3 + 0.1 * draw.uniform(4), 2 + 0.1 * draw.uniform(2), 1.5, 64.25)
 
 
 def test_batch_costs_of_extremes(impl, draw):
     """Huge and tiny batches, NaN and infinity."""
     critical = _number(draw, 10, 99)
     return [impl.batch_costs(1e9, critical), impl.batch_costs(1e-6, critical),
-            raises(ValueError, lambda: impl.batch_costs(float("nan"), critical)),
-            raises(ValueError, lambda: impl.batch_costs(critical, math.inf))]
+            raises(ValueError, lambda: impl.batch_costs(float("nan"), critical), "batch"),
+            raises(ValueError, lambda: impl.batch_costs(critical, math.inf), "critical")]

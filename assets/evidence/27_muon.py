@@ -1,0 +1,103 @@
+"""Trains one model with AdamW, with Muon, and with AdamW on a WSD schedule, and writes 27_muon.csv; 27_step.csv: times.
+
+    python assets/evidence/27_muon.py        (or: make evidence)
+
+All see the same number of tokens, in the same order: STEPS of 2,048 bytes of the text of library.py. Muon moves the
+matrices of the blocks, by the shape factor "match_rms_adamw", and AdamW the rest, at the rate that was best for AdamW
+alone. "AdamW, WSD" keeps the peak until the last FALL steps, and falls by 1 − √t.
+
+**Tuned**: the learning rate, for each by itself, over all of RATES, by the mean of two seeds that are used for nothing
+else. At its best rate each is then trained from five seeds. One row for each run; rows that are there are kept, so a
+run that was stopped goes on. losses are means of 20 steps, bits per byte those of held-out text.
+
+27_step.csv has the milliseconds of one step of lesson 14's AdamW and of Muon with it, on the machine that ran them, by
+width: forward and backward pass and clipping in "model", the rest in "optimizer"; each the median of 15.
+"""
+
+import math
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent.parent))
+
+from assets.evidence import scaling, table  # noqa: E402
+from solutions.ex05_softmax import cross_entropy  # noqa: E402
+from solutions.ex14_training import AdamW, clip_grad_norm, parameter_groups  # noqa: E402
+from solutions.ex27_scaling import muon_and_adamw, wsd  # noqa: E402
+
+TABLE, TIMES = HERE / "27_muon.csv", HERE / "27_step.csv"
+COLUMNS = ["optimizer", "rate", "seed", "bits per byte", "losses"]
+TIMES_COLUMNS = ["optimizer", "width", "model ms", "optimizer ms"]
+OPTIMIZERS = ("AdamW", "Muon", "AdamW, WSD")
+RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
+SEEDS, TUNED_ON = range(5), (100, 101)
+STEPS, BATCH, FALL, DECAY = 400, 32, 80, 0.1
+CONFIG = scaling.config(64, layers=3)
+WIDTHS = (64, 128, 256)
+
+
+def optimizer_of(name: str, model, rate: float, adamw_rate: float):
+    if name == "Muon":
+        return muon_and_adamw(model, rate, adamw_rate, DECAY, shape="match_rms_adamw")
+    return AdamW(parameter_groups(model, DECAY), rate, betas=(0.9, 0.95))
+
+
+def share(name: str):
+    if name == "AdamW, WSD":
+        return lambda step: wsd(step, STEPS // 20, FALL, STEPS, 1.0, 0.0, fall="sqrt")
+    return scaling.cosine(STEPS)
+
+
+def train(name: str, rate: float, seed: int, adamw_rate: float, stop: int | None = None):
+    """A trained model, and its losses."""
+    model = scaling.new(CONFIG, seed)
+    optimizer = optimizer_of(name, model, rate, adamw_rate)
+    return model, scaling.train(model, optimizer, seed, STEPS, BATCH, share(name), stop)
+
+
+def best(name: str) -> float:
+    """The rate whose mean over the seeds of TUNED_ON is lowest in the table."""
+    rows = [row for row in table.read(TABLE) if row[0] == name and int(row[2]) in TUNED_ON]
+    return min(RATES, key=lambda rate: sum(float(row[3]) for row in rows if row[1] == str(rate)))
+
+
+def measure(name: str, rate: float, seed: int, adamw_rate: float) -> list[str]:
+    model, losses = train(name, rate, seed, adamw_rate)
+    return [name, str(rate), str(seed), f"{scaling.held_out(model) / math.log(2):.4f}", scaling.means(losses)]
+
+
+def time_step(name: str, width: int) -> list[str]:
+    model = scaling.new(scaling.config(width, layers=3), 0)
+    optimizer = optimizer_of(name, model, 0.001, 0.001)
+    inputs, took = torch.randint(256, (BATCH, scaling.SEQ)), []
+    for _ in range(15):
+        start = perf_counter()
+        optimizer.zero_grad()
+        cross_entropy(model(inputs), inputs).backward()
+        clip_grad_norm(list(model.parameters()), 1.0)
+        between = perf_counter()
+        optimizer.step()
+        took.append((between - start, perf_counter() - between))
+    of_model, of_optimizer = torch.tensor(took).median(0).values.tolist()
+    return [name, str(width), f"{1e3 * of_model:.2f}", f"{1e3 * of_optimizer:.2f}"]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    adamw_rate = math.nan
+    for name in OPTIMIZERS:
+        for seeds, rates in ((TUNED_ON, RATES), (SEEDS, None)):
+            table.resume(TABLE, COLUMNS, [(name, rate, seed) for rate in rates or [best(name)] for seed in seeds],
+                         lambda *run: [measure(*run, adamw_rate)])
+        if name == "AdamW":
+            adamw_rate = best(name)
+    table.resume(TIMES, TIMES_COLUMNS, [(name, width) for width in WIDTHS for name in OPTIMIZERS[:2]],
+                 lambda *run: [time_step(*run)])
+
+
+if __name__ == "__main__":
+    main()
