@@ -456,7 +456,7 @@ def fit_scaling_law(
         found.append((parameters + shift @ parameters).detach())
     log_e, log_a, log_b, alpha, beta = min(found, key=lambda p: law_error(p, n, d, loss, delta).item()).tolist()
     if not (alpha > 0 and beta > 0):
-        raise ValueError(f"loss must fall with parameters and tokens, got a fit with alpha = {alpha:.3g}, beta = {beta:.3g}")
+        raise ValueError(f"loss must fall with parameters and tokens, got alpha = {alpha:.3g}, beta = {beta:.3g}")
     return ScalingLaw(math.exp(log_e), math.exp(log_a), math.exp(log_b), alpha, beta)
     # END SOLUTION
 
