@@ -136,21 +136,26 @@ class Together:
 
     @property
     def param_groups(self) -> list[dict]:
+        """The groups of all, as one list."""
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     def zero_grad(self) -> None:
+        """Drop all gradients."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
 
     def step(self) -> None:
+        """A step of each."""
         for optimizer in self.optimizers:
             optimizer.step()
 
     def state_dict(self) -> dict:
+        """The state of each, and the groups of all, by which a checkpoint knows whose it is."""
         states = [optimizer.state_dict() for optimizer in self.optimizers]
         return {"param_groups": [group for state in states for group in state["param_groups"]], "each": states}
 
     def load_state_dict(self, state: dict) -> None:
+        """Give each its state back."""
         for optimizer, own in zip(self.optimizers, state["each"], strict=True):
             optimizer.load_state_dict(own)
 

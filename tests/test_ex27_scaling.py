@@ -116,7 +116,10 @@ def test_newton_schulz_of_a_tall_matrix(impl, draw):
 
 
 def test_newton_schulz_steps(impl, draw):
-    """steps says how often the polynomial is applied; a number below 0 is a ValueError that names steps."""
+    """steps says how often the polynomial is applied; a number below 0 is a ValueError that names steps.
+
+    A loop over range(steps). 1 is a check of the formula alone; must_not_be_negative, which is given, refuses.
+    """
     x, low = draw(3, 4).double(), -_size(draw, 1, 9)
     return {**{str(steps): impl.newton_schulz(x, steps) for steps in (1, 2, 3)},
             "below 0": raises(ValueError, lambda: impl.newton_schulz(x, low), "steps")}
@@ -158,10 +161,10 @@ def test_newton_schulz_keeps_its_dtype(impl, draw, dtype):
     """
     x = (torch.eye(4, device=draw.device, dtype=draw.float) + 0.1 * draw(4, 4)).to(dtype)
     before = x.clone()
-    return {"result": impl.newton_schulz(x, 2), "the matrix": torch.equal(x, before)}
+    return {"result": impl.newton_schulz(x, 1), "the matrix": torch.equal(x, before)}
 
 
-@dtypes("bfloat16", "float16")
+@dtypes("float16")
 def test_newton_schulz_of_large_numbers(impl, draw, dtype):
     """The norm is computed in at least float32: squares of 1,000 are past float16's largest number.
 
@@ -174,7 +177,10 @@ def test_newton_schulz_of_large_numbers(impl, draw, dtype):
 # -- Muon
 
 def test_shape_factor_of_the_original(impl, draw):
-    """"original": √(rows / columns) where a matrix is taller than wide, and 1 where it is not."""
+    """"original": √(rows / columns) where a matrix is taller than wide, and 1 where it is not.
+
+    The weight of a layer is (outputs, inputs), so rows are its outputs.
+    """
     sizes = _size(draw, 2, 9), _size(draw, 10, 99)
     return {f"{rows} × {columns}": impl.shape_factor(rows, columns)
             for rows, columns in (sizes, sizes[::-1], (sizes[0], sizes[0]))}
@@ -191,7 +197,10 @@ def test_shape_factor_that_matches_adamw(impl, draw):
 
 
 def test_shape_factor_refuses_other_names(impl, draw):
-    """A shape that is neither "original" nor "match_rms_adamw" is a ValueError that names shape."""
+    """A shape that is neither "original" nor "match_rms_adamw" is a ValueError that names shape.
+
+    SHAPES has the known ones. Muon should refuse it when it is made, before the first step.
+    """
     name = f"adam{_size(draw, 0, 99)}"
     return [raises(ValueError, lambda: impl.shape_factor(2, 3, name), "shape"),
             raises(ValueError, lambda: impl.Muon(_parameters(draw, (2, 3)), shape=name), "shape")]
@@ -210,7 +219,10 @@ def test_muon(impl, draw):
 
 @points(2)
 def test_muon_without_nesterov(impl, draw):
-    """With nesterov=False the momentum itself is made orthogonal."""
+    """With nesterov=False the momentum itself is made orthogonal.
+
+    The new momentum, after the gradient has gone into it.
+    """
     parameters = _parameters(draw, (3, 4))
     return _steps(draw, impl.Muon(parameters, lr=0.1, momentum=0.8, weight_decay=0.0, nesterov=False), parameters, 3)
 
@@ -230,7 +242,10 @@ def test_muon_decay(impl, draw):
 
 
 def test_muon_shapes(impl, draw):
-    """A step is multiplied by shape_factor of the parameter's own shape, as the option shape says."""
+    """A step is multiplied by shape_factor of the parameter's own shape, as the option shape says.
+
+    p.shape is (rows, columns); the name is in group["shape"].
+    """
     said = {}
     for shape in ("original", "match_rms_adamw"):
         parameters = _parameters(draw, (9, 2), (2, 9))
@@ -253,7 +268,10 @@ def test_muon_groups(impl, draw):
 
 
 def test_muon_passes_over_parameters_without_a_gradient(impl, draw):
-    """A parameter without a gradient is not moved and not decayed, and its momentum starts with its first gradient."""
+    """A parameter without a gradient is not moved and not decayed, and its momentum starts with its first gradient.
+
+    p.grad is None for a parameter that had no part in the loss.
+    """
     first, late = _parameters(draw, (2, 3), (2, 3))
     optimizer = impl.Muon([first, late], lr=0.1)
     _steps(draw, optimizer, [first], 2)
@@ -276,7 +294,10 @@ def test_muon_leaves_gradients_alone(impl, draw):
 
 
 def test_muon_with_a_closure(impl, draw):
-    """A closure is called first, with gradients on, and its loss is returned; without one, None is."""
+    """A closure is called first, with gradients on, and its loss is returned; without one, None is.
+
+    step runs under no_grad, so open torch.enable_grad() for the call.
+    """
     p, = _parameters(draw, (3, 4))
     optimizer = impl.Muon([p], lr=0.1)
 
@@ -346,7 +367,10 @@ def test_muon_and_adamw(impl, draw):
 
 
 def test_muon_and_adamw_with_tied_matrices(impl, draw):
-    """A tied embedding is one parameter, AdamW's, and stands in one group once."""
+    """A tied embedding is one parameter, AdamW's, and stands in one group once.
+
+    named_parameters gives a shared parameter once, by its first name: embedding.weight.
+    """
     model = _model(impl, draw, tie_embeddings=True)
     return _groups(model, impl.muon_and_adamw(model, 0.02, 0.003).param_groups)
 
@@ -366,7 +390,10 @@ def test_wsd(impl, draw):
 
 
 def test_wsd_by_the_root(impl, draw):
-    """With fall "sqrt" the rate falls as 1 − √t, quickly at first, and floor is 0 where it is left out."""
+    """With fall "sqrt" the rate falls as 1 − √t, quickly at first, and floor is 0 where it is left out.
+
+    t = (step − (total − decay)) / decay goes from 0 to 1 in the last decay steps.
+    """
     decay, peak = _size(draw, 4, 9), _number(draw, 0.1, 0.9)
     return {f"step {step}": impl.wsd(step, 2, decay, 4 + decay, peak, fall="sqrt") for step in range(3, 6 + decay)}
 
@@ -382,7 +409,10 @@ def test_wsd_does_not_know_its_end(impl, draw):
 
 
 def test_wsd_without_parts(impl, draw):
-    """Without warm-up the first step has peak, without decay every step up to total; nothing is divided by 0."""
+    """Without warm-up the first step has peak, without decay every step up to total; nothing is divided by 0.
+
+    Ask for the parts in order: warm-up, at total or past it, stable, and only then divide by decay.
+    """
     peak, total = _number(draw, 0.1, 0.9), _size(draw, 5, 9)
     return {"no warm-up": impl.wsd(0, 0, 2, total, peak), "no decay": impl.wsd(total - 1, 2, 0, total, peak),
             "no decay, at the end": impl.wsd(total, 2, 0, total, peak, 0.01),
@@ -390,7 +420,10 @@ def test_wsd_without_parts(impl, draw):
 
 
 def test_wsd_refuses(impl, draw):
-    """A negative number, too few steps, a floor above peak, an unknown fall: each a ValueError that names it."""
+    """A negative number, too few steps, a floor above peak, an unknown fall: each a ValueError that names it.
+
+    Look at all of it before anything is computed. total has to have room for warmup + decay.
+    """
     low, peak = -_size(draw, 1, 9), _number(draw, 0.1, 0.9)
     return [raises(ValueError, lambda: impl.wsd(low, 2, 2, 9, peak), "step"),
             raises(ValueError, lambda: impl.wsd(0, low, 2, 9, peak), "warmup"),
@@ -403,7 +436,10 @@ def test_wsd_refuses(impl, draw):
 # -- μP
 
 def test_width_ratio(impl, draw):
-    """width_ratio is d_model / base.d_model, where d_ff, heads and kv_heads grow by the same factor."""
+    """width_ratio is d_model / base.d_model, where d_ff, heads and kv_heads grow by the same factor.
+
+    The ratio is a float, and may be below 1. Compare products, mine · base.d_model and base · d_model, not quotients.
+    """
     m = _size(draw, 2, 5)
     config = impl.ModelConfig(**{**BASE, "d_model": 4 * m, "heads": 2 * m, "kv_heads": m, "d_ff": 6 * m})
     base, wide = impl.ModelConfig(**BASE), impl.ModelConfig(**WIDE)
@@ -446,7 +482,10 @@ def test_with_mup_scales_the_logits(impl, draw):
 
 
 def test_with_mup_at_the_width_of_base(impl, draw):
-    """At the width of base, with init and output of 1, the model says what it said before."""
+    """At the width of base, with init and output of 1, the model says what it said before.
+
+    m is 1 there, and so is everything that is multiplied by it.
+    """
     model, ids = _model(impl, draw), draw.ints(7, 2, 3)
     before = model(ids).detach()
     return {"before": before, "after": impl.with_mup(model, impl.ModelConfig(**BASE))(ids)}
@@ -467,7 +506,10 @@ def test_scaled_unembedding(impl, draw):
 
 
 def test_with_mup_refuses(impl, draw):
-    """init and output above 0, and no model twice: a ValueError that names it, and the model stays as it was."""
+    """init and output above 0, and no model twice: a ValueError that names it, and the model stays as it was.
+
+    isinstance(model.unembedding, ScaledUnembedding) tells a model that is in μP. First look, then change.
+    """
     model, base, low = _model(impl, draw, WIDE), impl.ModelConfig(**BASE), -_number(draw, 0, 1)
     said = [raises(ValueError, lambda: impl.with_mup(model, base, init=low), "init"),
             raises(ValueError, lambda: impl.with_mup(model, base, output=low), "output"),
@@ -489,7 +531,10 @@ def test_mup_groups(impl, draw):
 
 
 def test_mup_groups_at_the_width_of_base(impl, draw):
-    """At the width of base all rates are lr, and a tied matrix stands in one group once; weight_decay 0 if left out."""
+    """At the width of base all rates are lr, and a tied matrix stands in one group once; weight_decay 0 if left out.
+
+    m is 1 there. named_parameters gives a tied matrix once.
+    """
     model, base = _model(impl, draw, tie_embeddings=True), impl.ModelConfig(**BASE)
     return [_groups(model, impl.mup_groups(model, base, _number(draw, 0.01, 0.1))),
             raises(ValueError, lambda: impl.mup_groups(model, base, -_number(draw, 0.01, 0.1)), "lr"),
@@ -499,7 +544,10 @@ def test_mup_groups_at_the_width_of_base(impl, draw):
 # -- the law
 
 def test_law(impl, draw):
-    """ScalingLaw.loss is E + A / n^α + B / d^β, for numbers and for tensors."""
+    """ScalingLaw.loss is E + A / n^α + B / d^β, for numbers and for tensors.
+
+    Python's operators do both. The exponents belong to n and to d alone, not to A and B.
+    """
     law, (n, d) = _law(impl, draw), _runs(draw)
     return {"tensors": law.loss(n, d), "numbers": law.loss(10**_size(draw, 6, 9), 10**_size(draw, 7, 10))}
 
@@ -518,7 +566,10 @@ def test_law_error(impl, draw):
 
 
 def test_law_error_at_many_starts(impl, draw):
-    """Many parameters at once give one error each: the starts stand on the axes before the last."""
+    """Many parameters at once give one error each: the starts stand on the axes before the last.
+
+    parameters[..., None, :].unbind(-1) gives five tensors (*starts, 1), which spread over the runs.
+    """
     n, d = _runs(draw)
     return impl.law_error(draw(2, 3, 5).double(), n, d, 2 + draw.uniform(9).double())
 
@@ -578,7 +629,10 @@ def test_fit_refuses(impl, draw):
 
 
 def test_fit_of_losses_that_rise(impl, draw):
-    """Losses that rise with n and d follow no such law: a ValueError that names loss, and no negative exponents."""
+    """Losses that rise with n and d follow no such law: a ValueError that names loss, and no negative exponents.
+
+    Look at α and β of what was fitted: both have to be above 0.
+    """
     n, d = _runs(draw)
     start = torch.tensor([[0.1, -1.0, -1.0, -0.1, -0.1]], dtype=torch.float64, device=draw.device)
     return raises(ValueError, lambda: impl.fit_scaling_law(n, d, 1 + 0.1 * n**0.1 + 0.1 * d**0.1, starts=start), "loss")
@@ -587,7 +641,10 @@ def test_fit_of_losses_that_rise(impl, draw):
 # -- a budget
 
 def test_training_flops(impl, draw):
-    """Training costs 6 n d: 2 n d forward, twice that backward. What is not above 0 is a ValueError that names it."""
+    """Training costs 6 n d: 2 n d forward, twice that backward. What is not above 0 is a ValueError that names it.
+
+    A multiplication and an addition for each parameter and token, three times. The result of whole numbers is whole.
+    """
     n, d = _size(draw, 10, 10**6), _size(draw, 10, 10**6)
     return [impl.training_flops(n, d), impl.training_flops(n + 0.5, d),
             raises(ValueError, lambda: impl.training_flops(-n, d), "n"),
@@ -607,14 +664,20 @@ def test_optimal(impl, draw):
 
 
 def test_tokens_for(impl, draw):
-    """tokens_for gives the d at which the law says that loss for n: E and A / n^α are taken off first."""
+    """tokens_for gives the d at which the law says that loss for n: E and A / n^α are taken off first.
+
+    Solve L = E + A / n^α + B / d^β for d.
+    """
     law, n = _law(impl, draw), 10 ** _size(draw, 5, 8)
     loss = law.loss(n, 10.0 ** _size(draw, 6, 9))
     return impl.tokens_for(loss, n, law)
 
 
 def test_budgets_that_do_not_exist(impl, draw):
-    """Flops or n that are not above 0, and a loss that n parameters never reach: each a ValueError that names it."""
+    """Flops or n that are not above 0, and a loss that n parameters never reach: each a ValueError that names it.
+
+    Even after infinitely many tokens a model of n parameters has a loss of E + A / n^α.
+    """
     law, n = _law(impl, draw), 10 ** _size(draw, 5, 8)
     never = law.E + law.A / n**law.alpha
     return [raises(ValueError, lambda: impl.optimal(-1.0 * n, law), "flops"),
@@ -660,7 +723,10 @@ def test_critical_batch_of_half_precision(impl, draw, dtype):
 
 
 def test_critical_batch_refuses(impl, draw):
-    """Sizes that do not differ, and norms that leave no gradient or no noise: each a ValueError that names it."""
+    """Sizes that do not differ, and norms that leave no gradient or no noise: each a ValueError that names it.
+
+    Two equal sizes are one equation. Measured norms jitter: what is left for |G|² or tr Σ may come out below 0.
+    """
     norms, size = 1 + draw.uniform(3), _size(draw, 2, 9)
     return [raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, size, size), "big"),
             raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, -size, size), "small"),
@@ -669,7 +735,10 @@ def test_critical_batch_refuses(impl, draw):
 
 
 def test_batch_costs(impl, draw):
-    """A batch costs 1 + critical / batch times the fewest steps, and 1 + batch / critical times the fewest tokens."""
+    """A batch costs 1 + critical / batch times the fewest steps, and 1 + batch / critical times the fewest tokens.
+
+    In this order. At the critical batch both are 2.
+    """
     batch, critical = _size(draw, 2, 99), _size(draw, 100, 999)
     return [impl.batch_costs(batch, critical), impl.batch_costs(critical, critical), impl.batch_costs(7.5, batch),
             raises(ValueError, lambda: impl.batch_costs(-batch, critical), "batch"),

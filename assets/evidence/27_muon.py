@@ -37,7 +37,7 @@ from solutions.ex27_scaling import muon_and_adamw, with_mup, wsd  # noqa: E402
 TABLE, SCALED, TIMES = HERE / "27_muon.csv", HERE / "27_muon_scaled.csv", HERE / "27_step.csv"
 COLUMNS = ["optimizer", "rate", "seed", "bits per byte", "losses"]
 TIMES_COLUMNS = ["optimizer", "width", "model ms", "optimizer ms"]
-OPTIMIZERS = {TABLE: ("AdamW", "Muon", "AdamW, WSD"), SCALED: ("AdamW", "Muon")}
+OPTIMIZERS = {TABLE: ("AdamW", "Muon", "AdamW, WSD"), SCALED: ("AdamW", "Muon", "AdamW, WSD")}
 ADAMW_RATES, MUON_RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032), (0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 RATES = {"AdamW": ADAMW_RATES, "Muon": MUON_RATES, "AdamW, WSD": ADAMW_RATES}
 SEEDS, TUNED_ON = range(5), {TABLE: (100, 101), SCALED: (100,)}
@@ -109,7 +109,7 @@ def main() -> None:
                 table.resume(file, COLUMNS, runs, lambda *run: [measure(file, *run, adamw_rate)])
             if name == "AdamW":
                 adamw_rate = best(file, name)
-    table.resume(TIMES, TIMES_COLUMNS, [(name, width) for width in WIDTHS for name in OPTIMIZERS[SCALED]],
+    table.resume(TIMES, TIMES_COLUMNS, [(name, width) for width in WIDTHS for name in OPTIMIZERS[SCALED][:2]],
                  lambda *run: [time_step(*run)])
 
 

@@ -1,4 +1,4 @@
-"""Trains models of four widths at seven learning rates, in the standard parametrization and in μP: 27_widths.csv.
+"""Trains models of four widths at eight learning rates, in the standard parametrization and in μP: 27_widths.csv.
 
     python assets/evidence/27_widths.py        (or: make evidence)
 
@@ -29,7 +29,7 @@ COLUMNS = ["parametrization", "width", "rate", "seed", "bits per byte"]
 CONSTANTS_COLUMNS = ["init", "output", "rate", "seed", "bits per byte"]
 BASE, LAYERS, STEPS, BATCH = 32, 2, 256, 8
 WIDTHS = (32, 64, 128, 256)
-RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
+RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 INITS, OUTPUTS, TRIED = (1, 2, 4), (1, 4, 16, 64), (0.004, 0.008, 0.016, 0.032, 0.064)
 SEEDS, TUNED_ON = {32: 4, 64: 2, 128: 2, 256: 2}, (100, 101)
 FINAL = range(10, 15)               # the seeds of 27_transfer.csv
