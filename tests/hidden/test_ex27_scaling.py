@@ -196,6 +196,7 @@ def test_fit_refuses_more(impl, draw):
             raises(ValueError, lambda: fit(n, -d, loss), "d"),
             raises(ValueError, lambda: fit(n, d, loss, delta=0.0), "delta"),
             raises(ValueError, lambda: fit(n.clamp(max=7e4), d, loss), "n"),
+            raises(ValueError, lambda: fit(n * 0 + n[0], d, loss), "n"),
             raises(ValueError, lambda: fit(n, n**0.5, loss), "d"),
             raises(ValueError, lambda: fit(n, d, loss, tries=-1), "tries")]
 
