@@ -334,6 +334,7 @@ def test_muon_refuses(impl, draw):
     low = -_number(draw, 0.01, 1)
     return [raises(ValueError, lambda: impl.Muon([p], lr=low), "lr"),
             raises(ValueError, lambda: impl.Muon([p], weight_decay=low), "weight_decay"),
+            raises(ValueError, lambda: impl.Muon([p], steps=-1), "steps"),
             raises(ValueError, lambda: impl.Muon([p], momentum=1.0), "momentum"),
             raises(ValueError, lambda: impl.Muon([p], momentum=low), "momentum"),
             raises(ValueError, lambda: impl.Muon([p, vector]), "params"),
@@ -430,6 +431,7 @@ def test_wsd_refuses(impl, draw):
             raises(ValueError, lambda: impl.wsd(0, 2, low, 9, peak), "decay"),
             raises(ValueError, lambda: impl.wsd(0, 5, 5, 9, peak), "total"),
             raises(ValueError, lambda: impl.wsd(0, 2, 2, 9, peak, 2 * peak), "floor"),
+            raises(ValueError, lambda: impl.wsd(0, 2, 2, 9, peak, -peak), "floor"),
             raises(ValueError, lambda: impl.wsd(0, 2, 2, 9, peak, fall=f"line {low}"), "fall")]
 
 
@@ -700,7 +702,8 @@ def test_critical_batch(impl, draw):
     small_norms, big_norms = ((gradient + noise / size) ** 0.5 * jitter[i] for i, size in enumerate((small, big)))
     return {"several": impl.critical_batch(small_norms, big_norms, small, big),
             "one of each": impl.critical_batch(small_norms[:1], big_norms[:1], small, big),
-            "unequally many": impl.critical_batch(small_norms, big_norms[:2], small, big)}
+            "unequally many": impl.critical_batch(small_norms, big_norms[:2], small, big),
+            "short gradients": impl.critical_batch(small_norms / 50, big_norms / 50, small, big)}
 
 
 def test_critical_batch_averages_squares(impl, draw):
@@ -731,6 +734,9 @@ def test_critical_batch_refuses(impl, draw):
     return [raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, size, size), "big"),
             raises(ValueError, lambda: impl.critical_batch(2 * norms, norms, -size, size), "small"),
             raises(ValueError, lambda: impl.critical_batch(norms, 2 * norms, size, 4 * size), "big_norms"),
+            raises(ValueError, lambda: impl.critical_batch(norms, norms, size, 4 * size), "big_norms"),
+            raises(ValueError, lambda: impl.critical_batch(norms / 50, norms / 49, size, 4 * size), "big_norms"),
+            raises(ValueError, lambda: impl.critical_batch(norms / 5, norms / 50, size, 4 * size), "big_norms"),
             raises(ValueError, lambda: impl.critical_batch(10 * norms, norms, size, 4 * size), "big_norms")]
 
 

@@ -53,10 +53,10 @@ def test_newton_schulz_is_differentiable(impl, draw):
 
 
 def test_muon_of_one_step_with_steps_0(impl, draw):
-    """With no Newton–Schulz step the update is the momentum, divided by its norm."""
+    """With no Newton–Schulz step the update is the gradient, divided by its norm; a momentum of 0 is none."""
     p = nn.Parameter(draw(2, 3).double())
     p.grad = draw(2, 3).double()
-    impl.Muon([p], lr=0.5, weight_decay=0.0, steps=0).step()
+    impl.Muon([p], lr=0.5, weight_decay=0.0, momentum=0.0, steps=0).step()
     return p.detach()
 
 
