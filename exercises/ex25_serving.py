@@ -20,8 +20,8 @@ from torch import Tensor
 from given.sizes import at_least_one
 
 from .ex10_grouped_query_attention import grouped_attention
-from .ex11_kv_cache import KVCache
-from .ex13_transformer import Transformer, make_caches
+from .ex11_kv_cache import KVCache, cache_bytes
+from .ex13_transformer import ModelConfig, Transformer, make_caches
 from .ex15_generation import Sampling
 
 
@@ -35,6 +35,17 @@ def blocks_needed(positions: int, block_size: int) -> int:
     """How many blocks of block_size positions hold this many positions; the last one may be partly filled.
 
     Raises ValueError naming positions where they are below 0, and block_size where it is below 1.
+    """
+    raise NotImplementedError
+
+
+def blocks_that_fit(config: ModelConfig, block_size: int, memory: int, bytes_per_value: int) -> int:
+    """How many blocks a PagedKVCache for such a model can lend if it may take this many bytes of memory.
+
+    A block is block_size positions in all layers at once, as one row's cache of lesson 11 is. The cache has one block
+    more than it lends, and that one has to fit, too.
+
+    Raises ValueError naming memory where it is too little for one block to lend, and what cache_bytes raises.
     """
     raise NotImplementedError
 

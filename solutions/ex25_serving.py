@@ -20,8 +20,8 @@ from torch import Tensor
 from given.sizes import at_least_one
 
 from .ex10_grouped_query_attention import grouped_attention
-from .ex11_kv_cache import KVCache
-from .ex13_transformer import Transformer, make_caches
+from .ex11_kv_cache import KVCache, cache_bytes
+from .ex13_transformer import ModelConfig, Transformer, make_caches
 from .ex15_generation import Sampling
 
 
@@ -41,6 +41,23 @@ def blocks_needed(positions: int, block_size: int) -> int:
     if positions < 0:
         raise ValueError(f"positions must be at least 0, got {positions}")
     return -(-positions // block_size)
+    # END SOLUTION
+
+
+def blocks_that_fit(config: ModelConfig, block_size: int, memory: int, bytes_per_value: int) -> int:
+    """How many blocks a PagedKVCache for such a model can lend if it may take this many bytes of memory.
+
+    A block is block_size positions in all layers at once, as one row's cache of lesson 11 is. The cache has one block
+    more than it lends, and that one has to fit, too.
+
+    Raises ValueError naming memory where it is too little for one block to lend, and what cache_bytes raises.
+    """
+    # BEGIN SOLUTION
+    block = cache_bytes(config.layers, config.kv_heads, config.head_dim, block_size, 1, bytes_per_value)
+    blocks = memory // block - 1
+    if blocks < 1:
+        raise ValueError(f"memory must be at least {2 * block}, two blocks, got {memory}")
+    return blocks
     # END SOLUTION
 
 
