@@ -63,6 +63,8 @@ PARTS = [
 ]
 # What a later chapter puts something else in place of, or works on: lit with it, without a pin.
 CHANGES = {"17": {"09"}, "18": {"08"}, "19": {"03"}, "20": {"03", "14"}, "21": {"14", "15"}}
+# What is lit for a chapter that has no part here, in place of all that it builds on.
+WORKS_ON = {"25": {"11", "15"}}
 # Wires: (chapters that light them, beside 00 which lights all, points, arrow at the end).
 WIRES = [
     ("01", [(LEFT, 138), (LEFT, 163)], True),
@@ -175,7 +177,8 @@ def picture(chapter: chapters.Chapter | None) -> str:
     shown, changed, title, top = set(), set(), "Map of a transformer", []
     if chapter:
         here, name = chapter.number, textwrap.shorten(chapter.title.partition(":")[0], 36, placeholder=" …")
-        shown = {here} if here in ON_THE_MAP else {other.number for other in chapters.prerequisites(chapter)}
+        shown = {here} if here in ON_THE_MAP else WORKS_ON.get(here) or {
+            other.number for other in chapters.prerequisites(chapter)}
         changed = CHANGES.get(here, changed)
         title, top = f"Map of a transformer. You are here: {here} {name}", header(f"{here}  {name}")
 
