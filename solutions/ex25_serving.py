@@ -606,8 +606,8 @@ class Engine:
             raise ValueError(f"prompt must have at most {len(request.prompt) + room - 1} tokens, "
                              f"got {len(request.prompt)}")
         if request.max_new_tokens > room:
-            raise ValueError(f"max_new_tokens must be at most {room}, which a prompt of {len(request.prompt)} tokens "
-                             f"leaves, got {request.max_new_tokens}")
+            raise ValueError(f"max_new_tokens must be at most {room} after {len(request.prompt)} tokens, "
+                             f"got {request.max_new_tokens}")
         self.scheduler.add(Job(request))
         # END SOLUTION
 
