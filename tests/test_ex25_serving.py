@@ -458,14 +458,15 @@ def test_copy_on_write(impl, draw):
     Otherwise the other text would change. The block's count goes down by one; who is left alone with it writes into
     it as it is.
     """
-    cache = _cache(impl, draw, layers=2)
-    cache.start("a")
-    _write(cache, draw, "a", 5 + int(draw.ints(3)))
-    cache.fork("a", "b"), cache.fork("a", "c")
     seen = []
-    for id in "bac":
-        _write(cache, draw, id, 1)
-        seen.append([_texts(cache), *(_read(cache, other) for other in "abc")])
+    for full in (0, 2):
+        cache = _cache(impl, draw, layers=2)
+        cache.start("a")
+        _write(cache, draw, "a", 4 * full + 1 + int(draw.ints(3)))
+        cache.fork("a", "b"), cache.fork("a", "c")
+        for id in "bac":
+            _write(cache, draw, id, 1)
+            seen.append([_texts(cache), *(_read(cache, other) for other in "abc")])
     return seen
 
 
