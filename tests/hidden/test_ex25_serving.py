@@ -288,6 +288,23 @@ def test_in_other_dtypes(impl, draw, dtype):
     return {"logits": logits, "dtypes": [str(engine.cache.keys.dtype), str(logits.dtype)]}
 
 
+def test_on_another_device(impl, draw):
+    """What a model is given lies where the cache does, and a random number where the logits do."""
+    engine, told, row = impl.Engine(_model(impl, draw), 8, 4), [], draw(9)
+    jobs = [impl.Job(_request(impl, id, _ids(draw, size))) for id, size in enumerate((2, 5))]
+    for job in jobs:
+        engine.cache.start(job.id), engine.cache.reserve(job.id, len(job.tokens))
+
+    def model(ids, mask, positions, caches):
+        told.append([x.device.type for x in (ids, mask, positions, caches[0].new, caches[0].seen)])
+        return torch.zeros(2, 2, 9)
+    engine.model = model
+    with Elsewhere() as there:
+        engine.cache.keys = engine.cache.keys.to(there.device)
+        engine.forward(jobs, 2)
+        return [told, list(engine.choose(jobs[0], row.to(there.device)))]
+
+
 @points(2)
 def test_comings_and_goings(impl, draw):
     """Requests that come at any step, and users who leave at any: the others' texts, and no block is lost."""
