@@ -20,7 +20,7 @@ def _model(impl, draw, **changes):
 
 def _two(impl, draw):
     """A target, and a draft with its weights but one head, which agrees with it now and then."""
-    return _model(impl, draw), _model(impl, draw, heads=1)
+    return _model(impl, draw, positions="none"), _model(impl, draw, positions="none", heads=1)
 
 
 def _prompts():
@@ -628,7 +628,7 @@ def test_generate_greedy(impl, draw):
     decided something, and the accepted ones.
     """
     target, draft = _two(impl, draw)
-    return {"a model": _generate(impl, target, draft, _prompts(), 4, k=2, temperature=0),
+    return {"a model": _generate(impl, target, draft, _prompts(), 3, k=2, temperature=0),
             "a lookup": _generate(impl, target, impl.lookup_draft(2), _prompts()[1:], 4, k=2, temperature=0),
             "the target": _generate(impl, target, target, _prompts()[:1], 4, k=2, temperature=0)}
 
@@ -641,7 +641,7 @@ def test_generate_drawn(impl, draw):
     """
     target, draft = _two(impl, draw)
     rng = _rng(17)
-    said = [_generate(impl, target, draft, _prompts(), 4, rng=rng, k=2),
+    said = [_generate(impl, target, draft, _prompts(), 3, rng=rng, k=2),
             _generate(impl, target, draft, _prompts()[:1], 5, rng=rng, temperature=1.4, top_k=4),
             _generate(impl, target, impl.lookup_draft(), _prompts()[1:], 3, rng=rng, k=2, temperature=0.6)]
     return {"said": said, "rng went on": torch.rand(1, generator=rng).item()}
