@@ -769,8 +769,8 @@ def test_with_linear_layers(impl, draw):
     one that went in.
     """
     module, said = sys.modules[impl.Transformer.__module__], {}
-    for every in (4, 2, 1, 6):
-        model = impl.Transformer(module.ModelConfig(**SIZES))
+    for every, layers in ((4, 5), (2, 3), (1, 2), (6, 2)):
+        model = impl.Transformer(module.ModelConfig(**SIZES | {"layers": layers}))
         same = impl.with_linear_layers(model, every) is model
         said[f"every {every}"] = [same, [isinstance(b.attention, impl.GatedDeltaNet) for b in model.blocks]]
     return said
@@ -796,7 +796,7 @@ def test_sizes_of_linear_layers(impl, draw):
     """
     said = {}
     for name, sizes in {"left out": {}, "given": {"heads": 1, "head_dim": 3, "value_dim": 5, "conv_width": 2}}.items():
-        layer = _model(impl, draw, sizes=sizes, norm_eps=0.2).blocks[0].attention
+        layer = _model(impl, draw, sizes=sizes, norm_eps=0.2, layers=1).blocks[0].attention
         said[name] = {"shapes": shapes(layer.state_dict()), "y": layer(draw(1, 4, 8))}
     return said
 
@@ -809,7 +809,7 @@ def test_start_of_linear_layers(impl, draw):
     """
     module = sys.modules[impl.Transformer.__module__]
     torch.manual_seed(draw.seed)
-    layers = _size(draw, 2, 9)
+    layers = _size(draw, 2, 5)
     config = module.ModelConfig(**SIZES | {"d_model": 128, "head_dim": 32, "layers": layers})
     layer = impl.with_linear_layers(impl.Transformer(config)).blocks[0].attention
     spreads = {name: 1000 * float(p.detach().std()) for name, p in layer.named_parameters() if name.endswith("weight")}
@@ -852,10 +852,10 @@ def test_hybrid_decodes(impl, draw):
 
     with_linear_layers registers the given hook on the model, which fits the caches before each forward pass.
     """
-    model = _model(impl, draw)
+    model = _model(impl, draw, every=2, layers=3)
     ids, caches = draw.ints(11, 2, 9), _caches(impl, model, draw, 2, 9)
     with torch.no_grad():
-        parts = [model(part, caches=caches) for part in ids.split((4, 1, 1, 3), dim=1)]
+        parts = [model(part, caches=caches) for part in ids.split((5, 1, 3), dim=1)]
         return {"pieces": torch.cat(parts, dim=1), "at once": model(ids), "lengths": [cache.length for cache in caches]}
 
 
@@ -865,7 +865,7 @@ def test_hybrid_left_padding(impl, draw):
 
     The same mask serves attention and state: it hides keys from one, and keeps padding out of the other.
     """
-    model, ids = _model(impl, draw), draw.ints(11, 2, 7)
+    model, ids = _model(impl, draw, every=2, layers=3), draw.ints(11, 2, 7)
     padding, places = torch.tensor([[0], [3]], device=draw.device), torch.arange(7, device=draw.device)
     real, positions = places >= padding, (places - padding).clamp(min=0)
     caches, out = _caches(impl, model, draw, 2, 7), []
@@ -886,9 +886,9 @@ def test_with_linear_layers_refuses(impl, draw):
     post = {"norm": "layer", "norm_position": "post", "feed_forward": "mlp", "positions": "learned", "kv_heads": 4,
             "head_dim": 2, "qkv_bias": True, "o_bias": True, "mlp_bias": True}
     for name, changes, wrong in (("post", post, "norm_position"), ("not causal", {"causal": False}, "causal")):
-        model = impl.Transformer(module.ModelConfig(**SIZES | changes))
+        model = impl.Transformer(module.ModelConfig(**SIZES | {"layers": 2} | changes))
         said[name] = raises(ValueError, lambda: impl.with_linear_layers(model, 2), names=wrong)
-    model = impl.Transformer(module.ModelConfig(**SIZES))
+    model = impl.Transformer(module.ModelConfig(**SIZES | {"layers": 3}))
     for every in (0, -1 - int(draw.ints(5))):
         said[f"every {every}"] = raises(ValueError, lambda: impl.with_linear_layers(model, every), names="every")
     said["value_heads"] = raises(ValueError, lambda: impl.with_linear_layers(model, value_heads=3), names="value_heads")

@@ -1,30 +1,39 @@
-"""Trains lesson 23's Transformer and its 3:1 hybrid beside each other, and two controls, and writes 23_hybrid.csv.
+"""Trains lesson 23's Transformer and its 3:1 hybrid beside each other, and a control, and writes 23_hybrid.csv.
 
     python assets/evidence/23_hybrid.py        (or: make evidence)
 
 Both read the same bytes in the same order: the topics of Python's own help(), every tenth held out, as in lesson 14,
 so another version of Python gives slightly other numbers. "hybrid" has a GatedDeltaNet in three of four layers, which
 has more weights than attention; the feed-forward of "plain" is so much wider that both have as many parameters, to
-within one column of it. Two controls:
-"no convolution" is a hybrid whose convolutions have a width of 1, and mix nothing; in "plain convolution" attention's
-q, k and v go through the hybrid's convolution and silu.
+within one column of it. The control, "no convolution", is a hybrid whose convolutions have a width of 1, and mix
+nothing.
 SIZE says how large: "half", what the lesson shows, has half the pocket model's width and four layers, and takes a
 quarter of an hour of one core; "pocket" has the pocket model's sizes, but for its vocabulary, the bytes, and its
 context; it takes over an hour, and its rows go to 23_hybrid_pocket.csv.
 
-**Tuned**: the learning rate, for each by itself. From START it is doubled or halved, within RATES, until both
-neighbours are worse, by a seed that is used for nothing else. At its best rate each is then trained from five seeds.
-One row for each model, rate and seed; rows that are there are kept, so a run that was stopped goes on. losses are
-means of 20 steps. On torch's kernels (lesson 13).
+**Tuned**, by one seed that is used for nothing else: the learning rate, for each model by itself at the shortest
+warm-up. From START it is doubled or halved, within RATES, until both neighbours are worse. For "plain" and "hybrid" the
+steps of warm-up, too: from START and the shortest warm-up, one of the two goes to a neighbour in RATES or WARMUPS,
+until all neighbours are worse. At each best setting the model is then trained from five seeds. One row for each model,
+rate, warm-up and seed; rows that are there are kept, so a run that was stopped goes on. losses are means of 20 steps.
+On torch's kernels (lesson 13).
+
+**How hard the held-out bytes are**, without a network: 23_hybrid_count.csv has the bits per byte of a table of counts.
+A byte's probability is its count behind the two bytes before it, 0.1 added to each of the 256, in the bytes that the
+table was made of: half of the blocks of 1,000 of the training text. It is asked for the other half, and for the
+held-out bytes.
 """
 
 import importlib
+import math
 import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import mean
 
 import torch
-from torch import nn
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
@@ -32,7 +41,6 @@ sys.path.insert(0, str(HERE.parent.parent))
 from assets.evidence import table  # noqa: E402
 from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex05_softmax import cross_entropy  # noqa: E402
-from solutions.ex08_feedforward import silu  # noqa: E402
 from solutions.ex13_transformer import POCKET, Transformer  # noqa: E402
 from solutions.ex14_training import (  # noqa: E402
     bits_per_byte,
@@ -42,7 +50,7 @@ from solutions.ex14_training import (  # noqa: E402
     learning_rate,
     parameter_groups,
 )
-from solutions.ex23_linear_attention import short_convolution, with_linear_layers  # noqa: E402
+from solutions.ex23_linear_attention import with_linear_layers  # noqa: E402
 
 SIZE = "half"                       # or "pocket"
 CONFIG, BATCH, STEPS, START = {
@@ -52,26 +60,16 @@ CONFIG, BATCH, STEPS, START = {
 }[SIZE]
 HELD_OUT = 20_000                   # bytes
 TABLE = HERE / ("23_hybrid.csv" if SIZE == "half" else f"23_hybrid_{SIZE}.csv")
-COLUMNS = ["model", "rate", "seed", "bits per byte", "losses"]
-MODELS = ("plain", "hybrid", "no convolution", "plain convolution")
+COUNT_TABLE = HERE / "23_hybrid_count.csv"
+COLUMNS = ["model", "rate", "warm-up", "seed", "bits per byte", "losses"]
+MODELS, WARMED = ("plain", "hybrid", "no convolution"), ("plain", "hybrid")     # WARMED: the warm-up is tuned, too
 RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
+WARMUPS = tuple(STEPS // 20 * n for n in (1, 4, 8, 12))          # steps: 15, 60, 120, 180
 SEEDS, TUNED_ON = range(5), range(100, 101)
 
 
 def count(model: Transformer) -> int:
     return sum(p.numel() for p in model.parameters())
-
-
-class Convolved(nn.Module):
-    """A projection whose outputs go through a short convolution and silu, as the linear layers' do."""
-
-    def __init__(self, linear: nn.Module, width: int = 4):
-        super().__init__()
-        self.linear, bound = linear, width**-0.5
-        self.conv = nn.Parameter(torch.empty(linear.weight.shape[0], width).uniform_(-bound, bound))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return silu(short_convolution(self.linear(x), self.conv)[0])
 
 
 def make(name: str) -> Transformer:
@@ -81,21 +79,17 @@ def make(name: str) -> Transformer:
     with torch.random.fork_rng():
         more = count(make("hybrid")) - count(Transformer(CONFIG))
     column = 3 * CONFIG.d_model * CONFIG.layers         # what a feed-forward that is wider by 1 costs
-    model = Transformer(replace(CONFIG, d_ff=CONFIG.d_ff + round(more / column)))
-    for block in model.blocks if name == "plain convolution" else ():
-        for part in ("q_proj", "k_proj", "v_proj"):
-            setattr(block.attention, part, Convolved(getattr(block.attention, part)))
-    return model
+    return Transformer(replace(CONFIG, d_ff=CONFIG.d_ff + round(more / column)))
 
 
-def train(name: str, rate: float, seed: int, text: torch.Tensor, steps: int = STEPS):
+def train(name: str, rate: float, warmup: int, seed: int, text: torch.Tensor, steps: int = STEPS):
     """A trained model, and its losses."""
     torch.manual_seed(seed)
     model, rng, losses = use_torch_kernels(make(name)), torch.Generator().manual_seed(seed), []
     adam = torch.optim.AdamW(parameter_groups(model, 0.1), rate, betas=(0.9, 0.95), fused=True)
     for step in range(steps):
         for group in adam.param_groups:
-            group["lr"] = learning_rate(step, STEPS // 20, STEPS, rate, rate / 20)
+            group["lr"] = learning_rate(step, warmup, STEPS, rate, rate / 20)
         inputs, targets = get_batch(text, BATCH, CONFIG.max_seq_len, rng)
         loss = cross_entropy(model(inputs), targets)
         adam.zero_grad()
@@ -112,24 +106,58 @@ def texts() -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.tensor(list(text.encode())) for text in script.split())
 
 
-def measure(name: str, rate: float, seed: int, text: torch.Tensor, held: torch.Tensor) -> list[str]:
+def measure(name: str, rate: float, warmup: int, seed: int, text: torch.Tensor, held: torch.Tensor) -> list[str]:
     """One row of the table."""
-    model, losses = train(name, rate, seed, text)
+    model, losses = train(name, rate, warmup, seed, text)
     held = held[:HELD_OUT]
     bits = bits_per_byte(evaluate(model, held, CONFIG.max_seq_len), len(held) - 1, len(held) - 1)
     means = [sum(losses[i:i + 20]) / 20 for i in range(0, STEPS, 20)]
-    return [name, str(rate), str(seed), f"{bits:.4f}", " ".join(f"{loss:.4f}" for loss in means)]
+    return [name, str(rate), str(warmup), str(seed), f"{bits:.4f}", " ".join(f"{loss:.4f}" for loss in means)]
+
+
+def tuned(bits: Callable[[float, int], float]) -> tuple[float, int]:
+    """The rate and the warm-up that are better than their neighbours, found step by step from START."""
+    at = (RATES.index(START), 0)
+    while True:
+        near = [(at[0] + i, at[1] + j) for i, j in ((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1))
+                if 0 <= at[0] + i < len(RATES) and 0 <= at[1] + j < len(WARMUPS)]
+        best = min(near, key=lambda place: bits(RATES[place[0]], WARMUPS[place[1]]))
+        if best == at:
+            return RATES[at[0]], WARMUPS[at[1]]
+        at = best
+
+
+def counted(text: torch.Tensor, held: torch.Tensor) -> dict[str, float]:
+    """The bits per byte of 23_hybrid_count.csv: of counts behind two bytes."""
+    blocks, seen, before = text.split(1000), Counter(), Counter()
+
+    def threes(of: Sequence[torch.Tensor]) -> Iterator[tuple[int, int, int]]:
+        return (three for block in of for three in zip(block.tolist(), block[1:].tolist(), block[2:].tolist()))
+
+    for a, b, c in threes(blocks[::2]):
+        seen[a, b, c] += 1
+        before[a, b] += 1
+    return {name: mean(-math.log2((seen[a, b, c] + 0.1) / (before[a, b] + 0.1 * 256)) for a, b, c in threes(of))
+            for name, of in (("other half", blocks[1::2]), ("held out", [held[:HELD_OUT]]))}
 
 
 def main() -> None:
     torch.set_num_threads(1)
     both = texts()
+    table.resume(COUNT_TABLE, ["asked for", "bits per byte"], [(name,) for name in ("other half", "held out")],
+                 lambda name: [[name, f"{counted(*both)[name]:.3f}"]])
 
-    def bits(name: str, rate: float) -> float:
-        return table.mean_loss(TABLE, COLUMNS, name, rate, TUNED_ON, lambda *run: measure(*run, *both), 3)
+    def bits(name: str, rate: float, warmup: int) -> float:
+        table.resume(TABLE, COLUMNS, [(name, rate, warmup, seed) for seed in TUNED_ON],
+                     lambda *run: [measure(*run, *both)])
+        found = {tuple(row[:4]): float(row[4]) for row in table.read(TABLE)}
+        return sum(found[name, str(rate), str(warmup), str(seed)] for seed in TUNED_ON) / len(TUNED_ON)
 
-    best = {name: table.downhill(RATES, START, lambda rate, name=name: bits(name, rate)) for name in MODELS}
-    table.resume(TABLE, COLUMNS, [(name, best[name], seed) for seed in SEEDS for name in MODELS],
+    short = WARMUPS[0]
+    best = [(name, table.downhill(RATES, START, lambda rate, name=name: bits(name, rate, short)), short)
+            for name in MODELS]
+    best += [(name, *tuned(lambda *setting, name=name: bits(name, *setting))) for name in WARMED]
+    table.resume(TABLE, COLUMNS, [(*setting, seed) for seed in SEEDS for setting in best],
                  lambda *run: [measure(*run, *both)])
 
 

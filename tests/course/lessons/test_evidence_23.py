@@ -15,30 +15,34 @@ COMPLETE = [pytest.param(name, contestants, marks=pytest.mark.skipif(
 
 
 def script_of(evidence, name):
-    """The script that writes a table: 23_recall.py writes five."""
+    """The script that writes a table: 23_recall.py writes six."""
     return evidence("23_recall" if name.startswith("23_recall") else name)
 
 
-def by_setting(rows: list[dict], column: str, seeds) -> dict[tuple[str, float], float]:
-    """{(contestant, rate): the mean over these seeds}, where all of them are there."""
-    found: dict[tuple[str, float], dict[int, float]] = {}
+def by_setting(rows: list[dict], column: str, seeds) -> dict[tuple[str, float, int], float]:
+    """{(contestant, rate, warm-up, or 0): the mean over these seeds}, where all of them are there."""
+    found: dict[tuple[str, float, int], dict[int, float]] = {}
     for row in rows:
-        name, rate, seed = list(row.values())[:3]
-        found.setdefault((name, float(rate)), {})[int(seed)] = float(row[column])
+        setting = next(iter(row.values())), float(row["rate"]), int(row.get("warm-up", 0))
+        found.setdefault(setting, {})[int(row["seed"])] = float(row[column])
     return {key: sum(them[seed] for seed in seeds) / len(seeds)
             for key, them in found.items() if set(seeds) <= them.keys()}
 
 
 @pytest.mark.parametrize("name, contestants", COMPLETE)
-def test_each_is_trained_from_all_seeds_at_its_own_best_rate(evidence, recorded, name, contestants):
+def test_each_is_trained_from_all_seeds_at_its_own_best_setting(evidence, recorded, name, contestants):
     script, rows = script_of(evidence, name), recorded(name)
-    column = list(rows[0])[3]
+    column, warmups = "bits per byte" if name == "23_hybrid" else "wrong", getattr(script, "WARMUPS", (0,))
     tried, trained = (by_setting(rows, column, seeds) for seeds in (script.TUNED_ON, script.SEEDS))
     for contestant in getattr(script, contestants):
-        [rate] = [rate for other, rate in trained if other == contestant]
-        at = script.RATES.index(rate)
-        near = [tried[contestant, script.RATES[n]] for n in (at - 1, at, at + 1) if 0 <= n < len(script.RATES)]
-        assert min(near) == tried[contestant, rate]
+        settings = [setting for other, *setting in trained if other == contestant]
+        assert len(settings) == 1 + (contestant in getattr(script, "WARMED", ()))
+        for n, (rate, warmup) in enumerate(sorted(settings, key=lambda setting: setting[1])):
+            i, j = script.RATES.index(rate), warmups.index(warmup)
+            near = [(other, warmup) for other in script.RATES[max(i - 1, 0):i + 2]]
+            near += [(rate, other) for other in warmups[max(j - 1, 0):j + 2]] if n else []
+            assert min(tried[contestant, *setting] for setting in near) == tried[contestant, rate, warmup]
+            assert n or j == 0
 
 
 @pytest.mark.parametrize("name, contestants", COMPLETE)
@@ -51,10 +55,40 @@ def test_runs_start_as_recorded(evidence, recorded, name, contestants):
             length = script.STEPS if name == "23_recall" else script.LONG
             task = getattr(script, TASKS.get(name, "draw"))
             _, losses, _ = script.train(contestant, float(row["rate"]), 0, steps=31, length=length, task=task)
-            assert losses[::10] == pytest.approx(said, rel=0.01)
+            # At the highest rates, rounding of another processor has grown to over a hundredth by step 30.
+            assert losses[:30:10] == pytest.approx(said[:3], rel=0.01)
+            assert losses[30] == pytest.approx(said[3], rel=0.03)
         else:
-            _, losses = script.train(contestant, float(row["rate"]), 0, script.texts()[0], steps=20)
+            warmup, (text, _) = int(row["warm-up"]), script.texts()
+            _, losses = script.train(contestant, float(row["rate"]), warmup, 0, text, steps=20)
             assert sum(losses) / 20 == pytest.approx(said[0], rel=0.02)      # the text differs between Pythons
+
+
+def test_the_first_layer_answers_alone(evidence, recorded):
+    """A hybrid with attention first, trained again from one seed: it recalls all, without its second layer, too."""
+    script = evidence("23_recall")
+    row = next(row for row in recorded("23_recall_two") if (row["rule"], row["seed"]) == ("softmax + delta", "0"))
+    again = script.measure("softmax + delta", float(row["rate"]), 0, script.LONG, script.draw_twice)
+    for column, said in zip(script.TWO_COLUMNS[4:], again[4:], strict=True):
+        if column not in ("by step", "losses"):
+            assert [*map(float, said.split())] == pytest.approx([*map(float, row[column].split())], abs=0.03)
+    assert min(map(float, row["without 1"].split())) > 0.99 > 0.1 > max(map(float, row["without 0"].split()))
+
+
+def test_three_times_the_steps_start_as_recorded(evidence, recorded):
+    script, rows = evidence("23_recall"), recorded("23_recall_two_long")
+    assert [row["seed"] for row in rows] == ["0", "1", "2"]
+    for row in rows[:1]:
+        _, losses, _ = script.train(row["rule"], float(row["rate"]), 0, steps=31, length=3 * script.LONG,
+                                    task=script.draw_twice)
+        assert losses[::10] == pytest.approx([float(loss) for loss in row["losses"].split()], rel=0.01)
+
+
+def test_the_held_out_bytes_are_harder(evidence, recorded):
+    """The text differs between Pythons."""
+    counted = evidence("23_hybrid").counted(*evidence("23_hybrid").texts())
+    said = {row["asked for"]: float(row["bits per byte"]) for row in recorded("23_hybrid_count")}
+    assert counted == pytest.approx(said, rel=0.02) and said["held out"] > said["other half"] + 0.3
 
 
 def test_only_the_new_document_is_asked_for(evidence):
