@@ -20,7 +20,11 @@ from given.sizes import at_least_one, widen
 from .ex03_linear import Linear
 from .ex05_softmax import cross_entropy
 from .ex12_block import PreNormBlock
+from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import IGNORED, AdamW, clip_grad_norm
+
+# A model that 1, 2 or 4 ranks can split, to try things on.
+TINY = ModelConfig(vocab_size=64, d_model=32, layers=4, heads=8, kv_heads=4, d_ff=64, max_seq_len=32)
 
 # -- rings: every rank sends to the next one, the last to rank 0
 
@@ -244,7 +248,7 @@ class Sharded(nn.Module):
         raise NotImplementedError
 
 
-def fully_sharded(model: nn.Module, group: Group) -> Sharded:
+def fully_sharded(model: Transformer, group: Group) -> Sharded:
     """A model in units: each of model.blocks becomes Sharded, in its place, and then the model with what is left.
 
     So no rank ever holds more than the rest and one block at a time.
@@ -516,7 +520,8 @@ def autocast_step(
 class Recompute(torch.autograd.Function):
     """Recompute.apply(run, count, *tensors): run(*tensors[:count]) without a graph; backward runs it again with one.
 
-    tensors: the count inputs, then every parameter that run uses, so that all of them get their gradients.
+    tensors: the count inputs, of which all but the first may be None; then every parameter that run uses, so that all
+    of them get their gradients.
     """
 
     @staticmethod
@@ -542,7 +547,7 @@ class Checkpointed(nn.Module):
         super().__init__()
         self.block = block
 
-    def forward(self, *inputs: Tensor, **named) -> Tensor:
+    def forward(self, *inputs: Tensor | None, **named) -> Tensor:
         """What block gives, by Recompute. Named arguments are handed on as they are, and get no gradient."""
         raise NotImplementedError
 

@@ -20,7 +20,11 @@ from given.sizes import at_least_one, widen
 from .ex03_linear import Linear
 from .ex05_softmax import cross_entropy
 from .ex12_block import PreNormBlock
+from .ex13_transformer import ModelConfig, Transformer
 from .ex14_training import IGNORED, AdamW, clip_grad_norm
+
+# A model that 1, 2 or 4 ranks can split, to try things on.
+TINY = ModelConfig(vocab_size=64, d_model=32, layers=4, heads=8, kv_heads=4, d_ff=64, max_seq_len=32)
 
 # -- rings: every rank sends to the next one, the last to rank 0
 
@@ -393,9 +397,10 @@ class Sharded(nn.Module):
             return held["whole"].as_strided(*kept)
 
         try:
-            for places, part in zip(self.places, whole.split([shape.numel() for shape in self.shapes])):
+            parts = whole.split([shape.numel() for shape in self.shapes])
+            for places, shape, part in zip(self.places, self.shapes, parts):
                 for owner, name in places:
-                    setattr(owner, name, part.view(self.shapes[self.places.index(places)]))
+                    setattr(owner, name, part.view(shape))
             with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
                 return self.module(*args, **kwargs)
         finally:
@@ -404,7 +409,7 @@ class Sharded(nn.Module):
         # END SOLUTION
 
 
-def fully_sharded(model: nn.Module, group: Group) -> Sharded:
+def fully_sharded(model: Transformer, group: Group) -> Sharded:
     """A model in units: each of model.blocks becomes Sharded, in its place, and then the model with what is left.
 
     So no rank ever holds more than the rest and one block at a time.
@@ -832,7 +837,8 @@ def autocast_step(
 class Recompute(torch.autograd.Function):
     """Recompute.apply(run, count, *tensors): run(*tensors[:count]) without a graph; backward runs it again with one.
 
-    tensors: the count inputs, then every parameter that run uses, so that all of them get their gradients.
+    tensors: the count inputs, of which all but the first may be None; then every parameter that run uses, so that all
+    of them get their gradients.
     """
 
     @staticmethod
@@ -848,7 +854,7 @@ class Recompute(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         # BEGIN SOLUTION
-        inputs = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors[:ctx.count]]
+        inputs = [x if x is None else x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors[:ctx.count]]
         tensors = [*inputs, *ctx.saved_tensors[ctx.count:]]
         enabled, dtype = ctx.autocast
         now = random_state()
@@ -856,9 +862,10 @@ class Recompute(torch.autograd.Function):
         with torch.enable_grad(), torch.autocast(ctx.device, dtype, enabled=enabled):
             out = ctx.run(*inputs)
         set_random_state(now)
-        wanted = [x for x in tensors if x.requires_grad]
-        found = iter(torch.autograd.grad(out, wanted, grad, allow_unused=True))
-        return None, None, *(next(found) if x.requires_grad else None for x in tensors)
+        wanted = [x is not None and x.requires_grad for x in tensors]
+        leaves = [x for x, is_wanted in zip(tensors, wanted) if is_wanted]
+        found = iter(torch.autograd.grad(out, leaves, grad, allow_unused=True))
+        return None, None, *(next(found) if is_wanted else None for is_wanted in wanted)
         # END SOLUTION
 
 
@@ -876,7 +883,7 @@ class Checkpointed(nn.Module):
         super().__init__()
         self.block = block
 
-    def forward(self, *inputs: Tensor, **named) -> Tensor:
+    def forward(self, *inputs: Tensor | None, **named) -> Tensor:
         """What block gives, by Recompute. Named arguments are handed on as they are, and get no gradient."""
         # BEGIN SOLUTION
         parameters = [p for p in self.block.parameters() if p.requires_grad]
