@@ -323,7 +323,7 @@ def test_data_parallel_bytes(impl, draw):
         for _ in range(2):
             before = group.messages_sent, group.bytes_sent
             net(xs[group.rank]).sum().backward()
-            said.append([group.messages_sent - before[0], group.bytes_sent - before[1]])
+            said.append([group.messages_sent - before[0], sum(group.everyones(group.bytes_sent - before[1]))])
         return said
     xs, found = [draw(2, 3) for _ in range(2)], {}
     for size in (1, 30 * torch.finfo(draw.float).bits // 8, 4000):
@@ -550,7 +550,7 @@ def test_sharded_adamw_bytes(impl, draw):
         optimizer.step()
         return group.bytes_sent - before
     x, nets = draw(2, 3), _nets(impl, draw, 3)
-    return run_threads(3, sent)
+    return sum(run_threads(3, sent))
 
 
 def test_sharded_adamw_half(impl, draw):
@@ -571,7 +571,7 @@ def test_sharded_adamw_half(impl, draw):
             optimizer.step()
         piece = optimizer.inner.param_groups[0]["params"][0]
         return [piece.detach(), optimizer.inner.state[piece]["m"].dtype, [x.detach() for x in p],
-                group.bytes_sent - before]
+                sum(group.everyones(group.bytes_sent - before))]
     return run_threads(2, steps)
 
 
@@ -1196,11 +1196,12 @@ def _twice(draw, make, *inputs, seed=1):
     """Output and gradients of a module, and the next random number."""
     torch.manual_seed(seed)
     module = make()
-    inputs = [x.clone().requires_grad_(x.requires_grad) for x in inputs]
+    inputs = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
     y = module(*inputs)
     between = torch.rand(1, dtype=torch.float64)
     y.square().sum().backward()
-    return [y, [x.grad for x in inputs], _gradients(module), between, torch.rand(1, dtype=torch.float64)]
+    return [y, [x.grad for x in inputs if x.requires_grad], _gradients(module), between,
+            torch.rand(1, dtype=torch.float64)]
 
 
 @points(2)
