@@ -1,6 +1,7 @@
 # Everything here can be done without make: README.md and CONTRIBUTING.md say how.
 PYTHON ?= python3
 PROMPT ?= The for statement
+PORT ?= 8000
 BIN := .venv/bin
 # uv, where it is on the PATH, is quicker than venv and pip. --seed: pip is there all the same.
 UV := $(shell command -v uv 2>/dev/null)
@@ -9,7 +10,7 @@ INSTALL := $(if $(UV),uv pip install --python $(BIN)/python,$(BIN)/python -m pip
 # Of the chapters in CHAPTER="09 rope", or of all.
 ask = $(shell $(BIN)/python -c 'import sys; from grader.course import chapters; print(*[chapters.find(n).$(1) for n in sys.argv[1:]])' $(CHAPTER))
 
-.PHONY: check test watch notebooks bench mutants stubs pictures lint generate pocket evidence site links help
+.PHONY: check test watch notebooks bench mutants stubs pictures lint generate serve pocket evidence site links help
 
 check: .venv/student          ## grade exercises/ and show the board
 	$(BIN)/python -m grader check
@@ -36,6 +37,9 @@ mutants: .venv/maintainer     ## faults in the solutions that no check notices, 
 
 generate: .venv/student       ## continue a text: make generate PROMPT="The for statement"
 	$(BIN)/python assets/pocket/generate.py "$(PROMPT)"
+
+serve: .venv/serve            ## an OpenAI-compatible server with your engine (lesson 25); or make serve FOLDER=checkpoint PORT=8000
+	$(BIN)/python -m given.server $(FOLDER) --port $(PORT)
 
 pocket: .venv/student         ## train the pocket model again, or on from where it was stopped
 	$(BIN)/python assets/pocket/train.py
@@ -68,8 +72,12 @@ help:                         ## this list
 	$(INSTALL) -r requirements.txt
 	touch $@
 
-.venv/maintainer: requirements-dev.txt requirements-class.txt requirements-cluster.txt .venv/student
+.venv/maintainer: requirements-dev.txt requirements-class.txt requirements-cluster.txt requirements-serve.txt .venv/student
 	$(INSTALL) -r requirements-dev.txt
+	touch $@
+
+.venv/serve: requirements-serve.txt .venv/student
+	$(INSTALL) -r requirements-serve.txt
 	touch $@
 
 .venv/site: .venv/student requirements-site.txt docs/package-lock.json

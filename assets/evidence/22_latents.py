@@ -1,4 +1,5 @@
-"""Trains lesson 22's models with latent attention and with its rivals, and writes 22_rates.csv and 22_latents.csv.
+"""Trains lesson 22's models with latent attention and with its rivals, and writes 22_rates.csv, 22_latents.csv
+and 22_counts.csv.
 
     python assets/evidence/22_latents.py        (or: make evidence)
 
@@ -11,12 +12,15 @@ wider feed-forward, and so as many parameters as latent attention.
 22_rates.csv has the peaks of AdamW's rate that were tried, on TUNING seeds: four of RATES, and further ones until the
 best has two neighbours that are worse. 22_latents.csv has SEEDS, others, each model at the peak that was best for it;
 half: bits per byte after half of the steps. It runs on torch's kernels (lesson 13), which takes less time and gives the
-same but for rounding.
+same but for rounding. 22_counts.csv has what no model is needed for: the held-out bytes coded by counts of what follows
+no byte, each byte and each two bytes of the same training text, smoothed after Witten and Bell.
 """
 
 import importlib
 import sys
+from collections import Counter, defaultdict
 from dataclasses import replace
+from math import log2
 from pathlib import Path
 
 import torch
@@ -38,7 +42,7 @@ from solutions.ex14_training import (  # noqa: E402
 )
 from solutions.ex22_long_context import with_latent_attention  # noqa: E402
 
-TABLE, RATE_TABLE = HERE / "22_latents.csv", HERE / "22_rates.csv"
+TABLE, RATE_TABLE, COUNTS = (HERE / f"22_{name}.csv" for name in ("latents", "rates", "counts"))
 COLUMNS = ["model", "peak", "seed", "kept", "parameters", "bits per byte", "half", "start"]
 SEEDS, TUNING, STEPS, BATCH = range(5), (100, 101), 400, 16
 RATES = (0.000625, 0.00125, 0.0025, 0.005, 0.01, 0.02, 0.04)
@@ -105,9 +109,34 @@ def measure(name: str, peak: float, seed: int, text: torch.Tensor, held: torch.T
             f"{sum(losses[:20]) / 20:.4f}"]
 
 
+def counted(before: int, text: torch.Tensor, held: torch.Tensor) -> float:
+    """Bits per held-out byte, from counts of what follows `before` bytes in the text.
+
+    p(b | h) = (n(h b) + kinds(h) p(b | h without its first byte)) / (n(h) + kinds(h)); at the end of the line 1 / 256.
+    """
+    text, held = bytes(text.tolist()), bytes(held.tolist())
+    after = defaultdict(Counter)
+    for at in range(2, len(text)):
+        for length in range(before + 1):
+            after[text[at - length:at]][text[at]] += 1
+    sums = {history: sum(found.values()) for history, found in after.items()}
+
+    def chance(byte: int, history: bytes) -> float:
+        shorter = chance(byte, history[1:]) if history else 1 / 256
+        if history not in after:
+            return shorter
+        found = after[history]
+        return (found[byte] + len(found) * shorter) / (sums[history] + len(found))
+
+    return -sum(log2(chance(held[at], held[at - before:at])) for at in range(2, len(held))) / (len(held) - 2)
+
+
 def main() -> None:
     torch.set_num_threads(1)
     both = texts()
+
+    table.resume(COUNTS, ["bytes before", "bits per byte"], [(before,) for before in range(3)], lambda before: [
+        (before, f"{counted(before, both[0], both[1][:HELD_OUT]):.4f}")])
 
     def loss(name):
         return lambda peak: table.mean_loss(RATE_TABLE, COLUMNS, name, peak, TUNING,

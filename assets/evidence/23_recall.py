@@ -32,7 +32,10 @@ new document alone has, and of keys that the old one has, too. A control, "gated
 tokens. alpha: the trained model's mean α at the token that separates, and at all others. 600 steps.
 
 **Two layers.** In 23_recall_two.csv a model has two such layers, one behind the other, and twice as many pairs: 8, 16
-or 32, of which a state of 16 features cannot hold the most. "delta + softmax" is the smallest hybrid. 600 steps.
+or 32, of which a state of 16 features cannot hold the most. "delta + softmax" and "softmax + delta" are the smallest
+hybrids, in both orders. 600 steps. without 0, without 1: once and again at 32 pairs where, after the training, layer 0
+or 1 adds nothing, for the five seeds. In 23_recall_two_long.csv "delta + softmax" has three times the steps, with three
+seeds, at the rate of 600 steps.
 """
 
 import sys
@@ -62,15 +65,16 @@ from solutions.ex23_linear_attention import (  # noqa: E402
 
 TABLE, LONG_TABLE = HERE / "23_recall.csv", HERE / "23_recall_long.csv"
 START_TABLE, BOUNDARY_TABLE = HERE / "23_recall_start.csv", HERE / "23_recall_boundary.csv"
-TWO_TABLE = HERE / "23_recall_two.csv"
+TWO_TABLE, TWO_LONG_TABLE = HERE / "23_recall_two.csv", HERE / "23_recall_two_long.csv"
 COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
 BOUNDARY_COLUMNS = [*COLUMNS, "alpha"]
+TWO_COLUMNS = [*COLUMNS, "without 0", "without 1"]
 RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent",
          "linear decay")
 STARTS = tuple(f"{rule} from {start}" for rule in ("gated delta", "linear decay") for start in (3, 1))
 BOUNDARY = ("softmax", "delta", "gated delta", "linear decay", *STARTS,
             *(f"gated delta fixed{start}" for start in ("", " from 3", " from 1")))
-TWO = ("delta + delta", "delta + softmax", "softmax + softmax")
+TWO = ("delta + delta", "delta + softmax", "softmax + softmax", "softmax + delta")
 PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
 OLD, SEPARATOR = 24, KEYS           # pairs of the old document; the key of the token behind it
@@ -170,11 +174,12 @@ class Model(nn.Module):
         if second:
             self.norm, self.second = RMSNorm(D_MODEL), Layer(second)
 
-    def forward(self, keys: Tensor, values: Tensor, asking: int) -> Tensor:
-        """Logits of the values, for the last tokens: those that ask."""
+    def forward(self, keys: Tensor, values: Tensor, asking: int, without: int | None = None) -> Tensor:
+        """Logits of the values, for the last tokens: those that ask; without: a layer that adds nothing."""
         x = self.keys(keys) + self.values(values)
-        x = x + self.layer(self.norm1(x), values == NOTHING)
-        if hasattr(self, "second"):
+        if without != 0:
+            x = x + self.layer(self.norm1(x), values == NOTHING)
+        if hasattr(self, "second") and without != 1:
             x = x + self.second(self.norm(x), values == NOTHING)
         return self.unembedding(self.norm2(x[:, -asking:]))
 
@@ -205,10 +210,11 @@ def train(rule: str, rate: float, seed: int, steps: int | None = None, length: i
 
 
 @torch.no_grad()
-def shares(model: Model, pairs: int, seed: int, task: Callable = draw) -> tuple[float, float]:
+def shares(model: Model, pairs: int, seed: int, task: Callable = draw, without: int | None = None
+           ) -> tuple[float, float]:
     """The shares that are right on sequences of their own: of keys told once, and of keys told again."""
     keys, said, values, is_new = task(64, pairs, torch.Generator().manual_seed(1000 + seed))
-    right = model(keys, said, values.shape[1]).argmax(-1) == values
+    right = model(keys, said, values.shape[1], without).argmax(-1) == values
     return right[~is_new].float().mean().item(), right[is_new].float().mean().item()
 
 
@@ -232,12 +238,16 @@ def measure(rule: str, rate: float, seed: int, length: int, task: Callable = dra
 
     row = [rule, str(rate), str(seed), f"{1 - right[-1]:.4f}", said(once), said(again), said(right),
            said(losses[:40:10])]
-    return [*row, said(alphas(model, seed))] if task is draw_boundary else row
+    if task is draw_boundary:
+        row.append(said(alphas(model, seed)))
+    if task is draw_twice:
+        row += [said(shares(model, PAIRS[-1], seed, task, layer)) if seed in SEEDS else "" for layer in (0, 1)]
+    return row
 
 
-def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> None:
-    """One table: the best rate of each rule, then five seeds at it."""
-    columns = BOUNDARY_COLUMNS if task is draw_boundary else COLUMNS
+def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> dict[str, float]:
+    """One table: the best rate of each rule, then five seeds at it. Gives the rates."""
+    columns = {draw_boundary: BOUNDARY_COLUMNS, draw_twice: TWO_COLUMNS}.get(task, COLUMNS)
 
     def measured(*setting) -> list[str]:
         return measure(*setting, length, task)
@@ -248,6 +258,7 @@ def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable 
     best = {rule: table.downhill(RATES, 0.01, lambda rate, rule=rule: wrong(rule, rate, TUNED_ON)) for rule in rules}
     table.resume(file, columns, [(rule, best[rule], seed) for seed in SEEDS for rule in rules],
                  lambda *setting: [measured(*setting)])
+    return best
 
 
 def main() -> None:
@@ -256,7 +267,9 @@ def main() -> None:
     run(LONG_TABLE, LONG)
     run(START_TABLE, LONG, STARTS)
     run(BOUNDARY_TABLE, LONG, BOUNDARY, draw_boundary)
-    run(TWO_TABLE, LONG, TWO, draw_twice)
+    rate = run(TWO_TABLE, LONG, TWO, draw_twice)["delta + softmax"]
+    table.resume(TWO_LONG_TABLE, TWO_COLUMNS, [("delta + softmax", rate, seed) for seed in SEEDS[:3]],
+                 lambda *setting: [measure(*setting, 3 * LONG, draw_twice)])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Runs the experiment that lesson 24 quotes, time with a draft against time without: 24_ratios.csv and 24_round.csv.
+"""Runs the experiments that lesson 24 quotes, time with a draft against time without: 24_ratios.csv and 24_round.csv,
+and the same for larger targets: 24_large.csv and 24_large_round.csv.
 
     python assets/evidence/24_ratios.py        (or: make evidence)
 
@@ -16,11 +17,18 @@ Times are CPU times, medians of TURNS, in which generate and the two drafts with
 unit is the time in which generate writes a token. v: a pass over k + 1 tokens; c: a guess of the model, between passes
 of the target; lookup: what lookup_draft takes in a round; prompt: the pass over the prompt; free: a round whose draft
 takes no time, as it always gives the same k tokens. What it takes besides v is bookkeeping.
+
+The larger targets have the pocket model's probabilities: its six blocks, and behind them blocks whose two output
+matrices are zero, so that each adds nothing, but is read and computed. blocks: how many in all. The draft is the model
+of assets/draft, the text "mixed at 1", with the random numbers of 24_ratios.csv: the passes are the same for each
+target, only the times are others. A draw is one turn here.
 """
 
 import re
 import sys
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import median
@@ -46,10 +54,13 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 TABLE = HERE / "24_ratios.csv"
 COLUMNS = ["text", "seed", "draw", "draft", "k", "passes", "drafted", "judged", "accepted", "speedup"]
 ROUND, ROUND_COLUMNS = HERE / "24_round.csv", ["seed", "k", "v", "c", "lookup", "prompt", "free"]
+LARGE, LARGE_ROUND = HERE / "24_large.csv", HERE / "24_large_round.csv"
+LARGE_COLUMNS = ["blocks", "seed", "draw", "k", "passes", "drafted", "judged", "accepted", "speedup"]
 DRAFTS, KS, SEEDS, DRAWS, TURNS = ("model", "lookup"), (1, 2, 4, 8), range(5), range(3), 3
 TEMPERATURES = {"repeats": 0.7, "table": 0.7, "mixed": 0.7, "mixed at 1": 1.0}
-LENGTH, NEW, TIMES = 64, 64, 16
+LENGTH, NEW, TIMES, BLOCKS = 64, 64, 16, (6, 18, 66)
 SETTINGS = [(text, seed, draw) for draw in DRAWS for seed in SEEDS for text in TEMPERATURES]
+LARGE_SETTINGS = [(blocks, seed, draw) for draw in DRAWS for seed in SEEDS for blocks in BLOCKS]
 TABLES = ['''\
 | "d" | Decimal integer. Outputs the number in base 10. |
 | "o" | Octal format. Outputs the number in base 8. |
@@ -75,6 +86,21 @@ def models() -> dict:
 
 
 @cache
+def target_of(blocks: int) -> torch.nn.Module:
+    """The pocket model, with blocks behind its own that add nothing until there are so many."""
+    small = models()["target"]
+    target = deepcopy(small)
+    with torch.no_grad():
+        for n in range(len(small.blocks), blocks):
+            block = deepcopy(small.blocks[n % len(small.blocks)])
+            block.attention.o_proj.weight.zero_()
+            block.feed_forward.down.weight.zero_()
+            target.blocks.append(block)
+    target.config = replace(small.config, layers=blocks)
+    return target
+
+
+@cache
 def prompt(text: str, seed: int) -> list[int]:
     encode = load_tokenizer(HERE.parent / "pocket").encode
     if text == "repeats":
@@ -90,10 +116,10 @@ def prompt(text: str, seed: int) -> list[int]:
     return ids[start:start + LENGTH]
 
 
-def in_turn(*calls: Callable) -> list[float]:
+def in_turn(*calls: Callable, turns: int) -> list[float]:
     """The median CPU time of each call."""
     took = [[] for _ in calls]
-    for _ in range(TURNS):
+    for _ in range(turns):
         for call, times in zip(calls, took, strict=True):
             start = process_time()
             call()
@@ -101,41 +127,51 @@ def in_turn(*calls: Callable) -> list[float]:
     return list(map(median, took))
 
 
-def reading(model: str, ids: list[int], new: int) -> Callable:
+def reading(model: torch.nn.Module, ids: list[int], new: int) -> Callable:
     """A pass over the last so many of these tokens, the others being in the cache."""
-    reader = new_reader(models()[model], len(ids))
+    reader = new_reader(model, len(ids))
     reader(ids, len(ids))
     return lambda: reader(ids, new)
 
 
 def parts(seed: int) -> list[list[str]]:
-    """The rows of 24_round.csv: what a round with each k is made of."""
-    target, ids, rng, heat = models()["target"], prompt("mixed", seed), torch.Generator(), TEMPERATURES["mixed"]
+    """The rows of 24_round.csv."""
+    return parts_of(models()["target"], "mixed", seed, TURNS)
+
+
+def large_parts(blocks: int, seed: int) -> list[list[str]]:
+    """The rows of 24_large_round.csv."""
+    return [[str(blocks), *row] for row in parts_of(target_of(blocks), "mixed at 1", seed, 1)]
+
+
+def parts_of(target: torch.nn.Module, name: str, seed: int, turns: int) -> list[list[str]]:
+    """What a round with each k is made of."""
+    ids, rng, heat = prompt(name, seed), torch.Generator(), TEMPERATURES[name]
     text, reader, rounds = ids + ids[:NEW // 2], new_reader(models()["model"], LENGTH + NEW), {}
     how = Sampling(temperature=heat)
     calls = {"generate": lambda: generate(target, [ids], NEW, rng=rng.manual_seed(0), temperature=heat),
-             "prompt": reading("target", ids, LENGTH)}
+             "prompt": reading(target, ids, LENGTH)}
 
     def free(k):
         rounds[k] = speculative_generate(target, lambda _, room: (ids[:min(k, room)], None), [ids], NEW, k=max(k, 1),
                                          rng=rng.manual_seed(0), temperature=heat)[1].passes - 1
     for k in (0, *KS):
         calls["free", k] = partial(free, k)
-        calls["v", k] = partial(times, reading("target", text, k + 1))
+        calls["v", k] = partial(times, reading(target, text, k + 1))
         calls["lookup", k] = partial(times, partial(lookup_draft(3), text, k))
-    took = dict(zip(calls, in_turn(*calls.values()), strict=True))
-    guesses = {k: between(reading("target", text, k + 1), partial(draft_tokens, text, k, reader, how, rng)) / k
-               for k in KS} | {0: 0}
+    took = dict(zip(calls, in_turn(*calls.values(), turns=turns), strict=True))
+    guesses = {k: between(reading(target, text, k + 1), partial(draft_tokens, text, k, reader, how, rng),
+                          turns * TIMES) / k for k in KS} | {0: 0}
     unit = (took["generate"] - took["prompt"]) / (NEW - 1)
     return [[str(seed), str(k), *(f"{part / unit:.4f}" for part in (
         took["v", k] / TIMES, guesses[k], took["lookup", k] / TIMES, took["prompt"],
         (took["free", k] - took["prompt"]) / rounds[k]))] for k in (0, *KS)]
 
 
-def between(one: Callable, call: Callable) -> float:
+def between(one: Callable, call: Callable, turns: int) -> float:
     """The median CPU time of a call, with one of the others in front of each."""
     took = []
-    for _ in range(TURNS * TIMES):
+    for _ in range(turns):
         one()
         start = process_time()
         call()
@@ -150,7 +186,20 @@ def times(call: Callable) -> None:
 
 def measure(text: str, seed: int, draw: int) -> list[list[str]]:
     """The rows of both drafts with each k."""
-    target, ids, found = models()["target"], prompt(text, seed), {}
+    pairs = [(draft, k) for draft in DRAFTS for k in KS]
+    return [[text, str(seed), str(draw), *row] for row in compare(models()["target"], text, seed, draw, pairs, TURNS)]
+
+
+def large(blocks: int, seed: int, draw: int) -> list[list[str]]:
+    """The rows of the draft model with each k, for a target of so many blocks."""
+    pairs = [("model", k) for k in KS]
+    return [[str(blocks), str(seed), str(draw), *row]
+            for _, *row in compare(target_of(blocks), "mixed at 1", seed, draw, pairs, 1)]
+
+
+def compare(target: torch.nn.Module, text: str, seed: int, draw: int, pairs: list, turns: int) -> list[list[str]]:
+    """draft, k, the Statistics and the speedup of each pair of a draft and a k."""
+    ids, found = prompt(text, seed), {}
     how = {"max_new_tokens": NEW, "temperature": TEMPERATURES[text]}
 
     def rng():
@@ -159,10 +208,9 @@ def measure(text: str, seed: int, draw: int) -> list[list[str]]:
     def drafted(draft, k):
         guesser = models()["model"] if draft == "model" else lookup_draft(3)
         found[draft, k] = speculative_generate(target, guesser, [ids], k=k, rng=rng(), **how)[1]
-    pairs = [(draft, k) for draft in DRAFTS for k in KS]
     alone, *took = in_turn(lambda: generate(target, [ids], rng=rng(), **how),
-                           *(partial(drafted, *pair) for pair in pairs))
-    return [[text, str(seed), str(draw), draft, str(k), *map(str, found[draft, k]), f"{alone / time:.4f}"]
+                           *(partial(drafted, *pair) for pair in pairs), turns=turns)
+    return [[draft, str(k), *map(str, found[draft, k]), f"{alone / time:.4f}"]
             for (draft, k), time in zip(pairs, took, strict=True)]
 
 
@@ -170,6 +218,9 @@ def main() -> None:
     torch.set_num_threads(1)
     table.resume(TABLE, COLUMNS, SETTINGS, measure)
     table.resume(ROUND, ROUND_COLUMNS, [(seed,) for seed in SEEDS], parts)
+    table.resume(LARGE, LARGE_COLUMNS, LARGE_SETTINGS, large)
+    table.resume(LARGE_ROUND, ["blocks", *ROUND_COLUMNS], [(blocks, seed) for seed in SEEDS for blocks in BLOCKS],
+                 large_parts)
 
 
 if __name__ == "__main__":

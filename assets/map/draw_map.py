@@ -3,8 +3,9 @@
     python assets/map/draw_map.py [CHAPTER …]
 
 The map is one list of parts, each with the chapter that builds it. Every chapter NN gets a picture,
-NN.svg; one that has no part here lights the parts that it builds on. Text runs in at the upper left,
-down and through the blocks along the residual stream, and out at the upper right as next-token probabilities.
+NN.svg; one that has no part here lights what it changes, or else the parts that it builds on. Text runs in at
+the upper left, down and through the blocks along the residual stream, and out at the upper right as next-token
+probabilities.
 """
 
 import sys
@@ -62,7 +63,8 @@ PARTS = [
     ("21", "preferences", 581, 482, 140, 34),
 ]
 # What a later chapter puts something else in place of, or works on: lit with it, without a pin.
-CHANGES = {"17": {"09"}, "18": {"08"}, "19": {"03"}, "20": {"03", "14"}, "21": {"14", "15"}}
+CHANGES = {"17": {"09"}, "18": {"08"}, "19": {"03"}, "20": {"03", "14"}, "21": {"14", "15"},
+           "23": {"09", "11"}, "25": {"11", "15"}, "26": {"13", "14"}, "27": {"14"}}
 # Wires: (chapters that light them, beside 00 which lights all, points, arrow at the end).
 WIRES = [
     ("01", [(LEFT, 138), (LEFT, 163)], True),
@@ -175,7 +177,8 @@ def picture(chapter: chapters.Chapter | None) -> str:
     shown, changed, title, top = set(), set(), "Map of a transformer", []
     if chapter:
         here, name = chapter.number, textwrap.shorten(chapter.title.partition(":")[0], 36, placeholder=" …")
-        shown = {here} if here in ON_THE_MAP else {other.number for other in chapters.prerequisites(chapter)}
+        placed = here in ON_THE_MAP or here in CHANGES
+        shown = {here} if placed else {other.number for other in chapters.prerequisites(chapter)}
         changed = CHANGES.get(here, changed)
         title, top = f"Map of a transformer. You are here: {here} {name}", header(f"{here}  {name}")
 

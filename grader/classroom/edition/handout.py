@@ -27,7 +27,7 @@ from grader.sandbox.setting import Setting
 
 PAGES = Path(__file__).parent / "files"      # what an edition holds that the course does not
 PATIENCE = 60.0             # seconds for a check: what a busy machine left out would be missed without a word
-AS_THEY_ARE = (".gitattributes", ".gitignore", "LICENSE", "requirements.txt")
+AS_THEY_ARE = (".gitattributes", ".gitignore", "LICENSE", "requirements.txt", "requirements-serve.txt")
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(((?!https?:|#)[^)\s#]+)(?:#[^)\s]*)?\)")
 
 

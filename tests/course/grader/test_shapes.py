@@ -87,3 +87,64 @@ def test_a_file_of_the_same_name_has_classes_of_its_own(tmp_path):
         made.append(space)
     for space in made:
         assert space["same"]({"a": space["Thing"].make()})
+
+
+def test_what_has_fitted_is_not_taken_for_what_has_not():
+    """Arguments of known kinds, and a result of another dtype, of other sizes, of another type, or beside None."""
+    results = [torch.ones(2, 3), torch.ones(2, 4), torch.ones(2, 3), torch.ones(2, 3, dtype=torch.int64), None]
+    calls = iter(results)
+
+    def function(x: Float[Tensor, "batch d"], y: int | None = None) -> Float[Tensor, "batch d"]:    # noqa: F722
+        return next(calls)
+    function.__qualname__ = "function"      # as one of a chapter's own
+    checked, x = shapes.checked(function), torch.ones(2, 3)
+    assert checked(x) is results[0]
+    with pytest.raises(TypeCheckError, match="return value"):
+        checked(x)
+    assert checked(x) is results[2]
+    for _ in range(2):
+        with pytest.raises(TypeCheckError, match="return value"):
+            checked(x)
+    with pytest.raises(TypeCheckError, match="y"):
+        checked(x, 0.5)
+    with pytest.raises(TypeCheckError, match="x"):
+        checked(x.long())
+    assert next(calls, None) is None        # what was refused was not called
+
+
+def test_what_a_list_holds_is_looked_at_each_time():
+    def function(x: list[int], y: tuple[int, ...] = ()) -> tuple[int, int]:
+        return len(x), sum(y)
+    function.__qualname__ = "function"
+    checked = shapes.checked(function)
+    assert checked([1]) == checked([2]) == (1, 0)
+    with pytest.raises(TypeCheckError):
+        checked(["a"])
+    with pytest.raises(TypeCheckError):
+        checked([1], ("a",))
+
+
+def test_a_result_that_is_looked_at_alone_is_let_go():
+    sizes = iter((2, 3))
+
+    def function(x: Float[Tensor, "d"]) -> Float[Tensor, "e"]:      # noqa: F821
+        return torch.ones(next(sizes))
+    function.__qualname__ = "function"
+    checked, x = shapes.checked(function), torch.ones(3)
+    assert checked(x).shape == (2,)
+    alive = weakref.ref(checked(x))
+    gc.collect()
+    assert alive() is None
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(shapes, "MANY", 3)
+
+    def function(x: Float[Tensor, "d"]) -> Float[Tensor, "d"]:      # noqa: F821
+        return x
+    function.__qualname__ = "function"
+    checked = shapes.checked(function)
+    for size in range(9):
+        assert checked(torch.ones(size)).shape == (size,)
+    [fitted] = [cell.cell_contents for cell in checked.__closure__ if isinstance(cell.cell_contents, dict)]
+    assert 0 < len(fitted) <= 3

@@ -102,3 +102,13 @@ def test_latents_start_as_recorded(latents, recorded, name):
     model = latents.make(name)
     assert [found["kept"], found["parameters"]] == [
         str(2 * model.config.kv_heads * model.config.head_dim), str(sum(part.numel() for part in model.parameters()))]
+
+
+def test_counts_come_out_again(latents, recorded):
+    """So that the lesson can say how little the small models use of what stood before."""
+    text, held = latents.texts()
+    rows = recorded("22_counts")
+    assert [row["bytes before"] for row in rows] == ["0", "1", "2"]
+    bits = latents.counted(1, text, held[:latents.HELD_OUT])
+    # Other versions of Python have other topics.
+    assert bits == pytest.approx(float(rows[1]["bits per byte"]), rel=0.005)

@@ -93,6 +93,35 @@ def test_passes_come_out_again(ratios, recorded, monkeypatch):
     assert int(dict(zip(ratios.COLUMNS, again, strict=True))["passes"]) == pytest.approx(int(row["passes"]), rel=0.15)
 
 
+def test_larger_targets_are_recorded(ratios, recorded):
+    rows, passes = recorded("24_large"), {}
+    assert [tuple(int(row[name]) for name in ("blocks", "seed", "draw", "k")) for row in rows
+            ] == [(*setting, k) for setting in ratios.LARGE_SETTINGS for k in ratios.KS]
+    for row in rows:        # whatever it weighs, a target says the same
+        same = passes.setdefault((row["seed"], row["draw"], row["k"]), row["passes"])
+        assert row["passes"] == same and int(row["passes"]) + int(row["accepted"]) == ratios.NEW
+    assert [(int(row["blocks"]), int(row["seed"]), int(row["k"])) for row in recorded("24_large_round")
+            ] == [(blocks, seed, k) for seed in ratios.SEEDS for blocks in ratios.BLOCKS for k in (0, *ratios.KS)]
+
+
+def test_a_larger_target_says_the_same(ratios, recorded, monkeypatch):
+    monkeypatch.setattr(ratios, "KS", (2,))
+    small, large = ratios.models()["target"], ratios.target_of(18)
+    assert count_parameters(large.config) == sum(weight.numel() for weight in large.parameters())
+    ids = torch.tensor([ratios.prompt("mixed at 1", 1)])
+    with torch.no_grad():
+        assert torch.equal(large(ids), small(ids))
+    row = next(row for row in recorded("24_large") if tuple(row.values())[:4] == ("18", "1", "0", "2"))
+    [again] = ratios.large(18, 1, 0)
+    assert int(dict(zip(ratios.LARGE_COLUMNS, again, strict=True))["passes"]) == pytest.approx(int(row["passes"]),
+                                                                                              rel=0.15)
+    costs = {row["k"]: row for row in recorded("24_large_round") if (row["blocks"], row["seed"]) == ("18", "1")}
+    for blocks, seed, k, v, c, *_ in ratios.large_parts(18, 1):
+        assert (blocks, seed) == ("18", "1")
+        assert float(v) == pytest.approx(float(costs[k]["v"]), rel=0.6)        # it depends on the machine
+        assert float(c) < 0.3 and (float(c) > 0) == (k != "0")
+
+
 def test_the_models_distribution_was_asked(evidence, recorded):
     script, rows = evidence("24_distribution"), recorded("24_distribution")
     assert [(row["draft"], int(row["seed"])) for row in rows] == script.SETTINGS
