@@ -214,11 +214,11 @@ class GatherPieces(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, piece, group, held):
+    def forward(ctx, piece: Shaped[Tensor, " piece"], group: Group, held: dict) -> Shaped[Tensor, " length"]:
         raise NotImplementedError
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         raise NotImplementedError
 
 
@@ -265,11 +265,11 @@ class CopyToRanks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, group):
+    def forward(ctx, x: Float[Tensor, "*shape"], group: Group) -> Float[Tensor, "*shape"]:
         raise NotImplementedError
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         raise NotImplementedError
 
 
@@ -280,11 +280,11 @@ class ReduceFromRanks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, group):
+    def forward(ctx, x: Float[Tensor, "*shape"], group: Group) -> Float[Tensor, "*shape"]:
         raise NotImplementedError
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         raise NotImplementedError
 
 
@@ -525,11 +525,11 @@ class Recompute(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, run, count, *tensors):
+    def forward(ctx, run: Callable[..., Tensor], count: int, *tensors: Tensor | None) -> Tensor:
         raise NotImplementedError
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         raise NotImplementedError
 
 

@@ -326,14 +326,14 @@ class GatherPieces(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, piece, group, held):
+    def forward(ctx, piece: Shaped[Tensor, " piece"], group: Group, held: dict) -> Shaped[Tensor, " length"]:
         # BEGIN SOLUTION
         ctx.group, ctx.held = group, held
         return all_gather(piece, group)
         # END SOLUTION
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         # BEGIN SOLUTION
         ctx.held.clear()
         return reduce_scatter(grad, ctx.group) / ctx.group.size, None, None
@@ -430,14 +430,14 @@ class CopyToRanks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, group):
+    def forward(ctx, x: Float[Tensor, "*shape"], group: Group) -> Float[Tensor, "*shape"]:
         # BEGIN SOLUTION
         ctx.group = group
         return x.view_as(x)
         # END SOLUTION
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         # BEGIN SOLUTION
         return ring_all_reduce(grad, ctx.group), None
         # END SOLUTION
@@ -450,13 +450,13 @@ class ReduceFromRanks(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, group):
+    def forward(ctx, x: Float[Tensor, "*shape"], group: Group) -> Float[Tensor, "*shape"]:
         # BEGIN SOLUTION
         return ring_all_reduce(x, group)
         # END SOLUTION
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         # BEGIN SOLUTION
         return grad, None
         # END SOLUTION
@@ -842,7 +842,7 @@ class Recompute(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, run, count, *tensors):
+    def forward(ctx, run: Callable[..., Tensor], count: int, *tensors: Tensor | None) -> Tensor:
         # BEGIN SOLUTION
         ctx.run, ctx.count, ctx.device = run, count, tensors[0].device.type
         ctx.random = random_state()
@@ -852,7 +852,7 @@ class Recompute(torch.autograd.Function):
         # END SOLUTION
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, grad: Tensor) -> tuple:
         # BEGIN SOLUTION
         inputs = [x if x is None else x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors[:ctx.count]]
         tensors = [*inputs, *ctx.saved_tensors[ctx.count:]]
