@@ -2,6 +2,7 @@
 // CPU's own; but where CUDA would refuse, it refuses, and fresh memory holds garbage. Whatever answers alike
 // here and on the CPU leaves no tensor behind, writes all that it reads, and draws with the right generator.
 #include <ATen/EmptyTensor.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -191,6 +192,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute>());
+}
+
+// torch.autocast multiplies matrices in half precision here, too; all else is as it is without it.
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  KERNEL_PRIVATEUSEONE(mm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(matmul, lower_precision_fp)
 }
 
 // A conjugate that is not written out yet is written out by copying it, so copying has to see it as it is.

@@ -82,6 +82,7 @@ def install() -> None:
     module._is_in_bad_fork = lambda: False
     module.manual_seed_all = lambda seed: None
     module.device = lambda device: contextlib.nullcontext()
+    module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     torch._register_device_module(NAME, module)
     compare.TOLERANCE[NAME] = compare.TOLERANCE["cuda"]     # it too adds in another order, here and there
 
