@@ -30,5 +30,5 @@ for round_ in range(SIZE):
             cell(64 + 98 * piece, top + 32 * rank, 96, 28, " ".join(map(str, pieces[rank][piece])),
                  FILLS[added[rank][piece]], 1.8 if added[rank][piece] == round_ else 1)
 text(10, 442, "Blue: the sum of two ranks. Green: of all three.", size=12)
-save("26", 456, "A reduce-scatter among three ranks: after two rounds rank 0 has the sum of piece 0, 111 and 222, rank 1 "
-     "that of piece 1, 333 and 444, and rank 2 that of piece 2, 555 and 666")
+save("26", 456, "A reduce-scatter among three ranks: after two rounds rank 0 has the sum of piece 0, 111 and 222, rank "
+     "1 that of piece 1, 333 and 444, and rank 2 that of piece 2, 555 and 666")
