@@ -1329,6 +1329,6 @@ def test_checkpointed_of_a_model(impl, draw):
     model.blocks[0] = impl.checkpointed(model.blocks[0])
     ids = draw.ints(8, 1, 3)
     logits = model(ids)
-    (logits.square().mean() / 8).backward()
+    logits.square().mean().backward()
     return {"logits": logits, "gradients": {name.replace("block.", ""): p.grad for name, p in model.named_parameters()
-                                            if "q_proj" in name or "norm" in name}}
+                                            if "v_proj" in name or "norm" in name}}
