@@ -385,11 +385,13 @@ class Sharded(nn.Module):
         whole = GatherPieces.apply(self.piece, self.group, held)
         memory = whole.untyped_storage().data_ptr()
 
-        def pack(x: Tensor):
+        def pack(x: Tensor) -> Tensor | tuple:
+            """What autograd keeps of a tensor: where it lies in the vector, or itself."""
             lies_within = x.numel() and x.untyped_storage().data_ptr() == memory
             return (x.size(), x.stride(), x.storage_offset()) if lies_within else x
 
-        def unpack(kept):
+        def unpack(kept: Tensor | tuple) -> Tensor:
+            """The tensor, out of a vector that is gathered again."""
             if isinstance(kept, Tensor):
                 return kept
             if "whole" not in held:
