@@ -346,9 +346,9 @@ def test_checkpointed_inside_of_everything(impl, draw):
             if model is again[group.rank]:
                 for n, block in enumerate(model.blocks):
                     model.blocks[n] = impl.checkpointed(block)
-            impl.cross_entropy(wrapped(row), row.roll(1, -1)).backward()
+            (impl.cross_entropy(wrapped(row), row.roll(1, -1)) / 8).backward()
             found.append([g for name, g in _gradients(wrapped).items()
-                          if g is not None and "q_proj" not in name and "k_proj" not in name])
+                          if g is not None and ("feed_forward" in name or name == "piece")])
         return found
     return run_threads(2, run)
 
