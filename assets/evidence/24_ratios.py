@@ -21,7 +21,7 @@ takes no time, as it always gives the same k tokens. What it takes besides v is 
 The larger targets have the pocket model's probabilities: its six blocks, and behind them blocks whose two output
 matrices are zero, so that each adds nothing, but is read and computed. blocks: how many in all. The draft is the model
 of assets/draft, the text "mixed at 1", with the random numbers of 24_ratios.csv: the passes are the same for each
-target, only the times are others. A draw is one turn here.
+target, only the times are others. In 24_large.csv a draw is one turn.
 """
 
 import re
@@ -141,7 +141,7 @@ def parts(seed: int) -> list[list[str]]:
 
 def large_parts(blocks: int, seed: int) -> list[list[str]]:
     """The rows of 24_large_round.csv."""
-    return [[str(blocks), *row] for row in parts_of(target_of(blocks), "mixed at 1", seed, 1)]
+    return [[str(blocks), *row] for row in parts_of(target_of(blocks), "mixed at 1", seed, TURNS)]
 
 
 def parts_of(target: torch.nn.Module, name: str, seed: int, turns: int) -> list[list[str]]:
