@@ -522,6 +522,8 @@ class Recompute(torch.autograd.Function):
 
     tensors: the count inputs, of which all but the first may be None; then every parameter that run uses, so that all
     of them get their gradients.
+
+    To be written here: torch.utils.checkpoint is not used.
     """
 
     @staticmethod

@@ -5,7 +5,7 @@
 Both start from the same model at width BASE. 27_constants.csv: how its two constants were **tuned** there, the factor
 init on the matrices of the blocks and the factor output on the logits, with the rate, by two seeds that are used for
 nothing else. The best pair of them is kept by both at every width. In "standard" nothing else depends on the width;
-"μP" is with_mup and mup_groups from BASE. AdamW without decay, 256 steps of 512 bytes of the text of library.py,
+"muP" is with_mup and mup_groups from BASE. AdamW without decay, 256 steps of 512 bytes of the text of library.py,
 lesson 14's cosine. In 27_widths.csv each width has all RATES, from as many seeds as SEEDS says.
 
 27_transfer.csv: the widest model from five more seeds, in both, at the rate that is best for it and at the one that is
@@ -33,14 +33,14 @@ RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064)
 INITS, OUTPUTS, TRIED = (1, 2, 4), (1, 4, 16, 64), (0.004, 0.008, 0.016, 0.032, 0.064)
 SEEDS, TUNED_ON = {32: 4, 64: 2, 128: 2, 256: 2}, (100, 101)
 FINAL = range(10, 15)               # the seeds of 27_transfer.csv
-PARAMETRIZATIONS = ("standard", "μP")
+PARAMETRIZATIONS = ("standard", "muP")
 
 
 def train(parametrization: str, width: int, rate: float, seed: int, init: float, output: float,
           stop: int | None = None):
     """A trained model, and its losses."""
     config = scaling.config(width, LAYERS, tied=False)
-    base = scaling.config(BASE, LAYERS, tied=False) if parametrization == "μP" else config
+    base = scaling.config(BASE, LAYERS, tied=False) if parametrization == "muP" else config
     model = with_mup(scaling.new(config, seed), base, init, output)
     adam = torch.optim.AdamW(mup_groups(model, base, rate), betas=(0.9, 0.95), fused=True)
     return model, scaling.train(model, adam, seed, STEPS, BATCH, scaling.cosine(STEPS), stop)
