@@ -668,7 +668,7 @@ def run_pipeline(
             out = y
         else:
             x, y = kept.pop(i)
-            y.backward(arrived)
+            (y * arrived).sum().backward()      # y's gradient is arrived
             out = x.grad
         arrived = None
         if goal is not None:
