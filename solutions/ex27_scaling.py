@@ -5,6 +5,7 @@ large one (μP), a law that tells the loss of a run before it is made, and how l
 """
 
 import math
+from dataclasses import asdict
 from collections.abc import Callable, Iterable
 from itertools import product
 from typing import NamedTuple
@@ -275,14 +276,15 @@ def width_ratio(config: ModelConfig, base: ModelConfig) -> float:
     Raises ValueError naming the field that is not.
     """
     # BEGIN SOLUTION
+    ours, theirs = asdict(config), asdict(base)
     for field in ("d_ff", "heads", "kv_heads"):
-        mine, small = getattr(config, field), getattr(base, field)
+        mine, small = ours[field], theirs[field]
         if mine * base.d_model != small * config.d_model:
             raise ValueError(f"{field} must grow as d_model does, {base.d_model} to {config.d_model}, "
                              f"got {small} to {mine}")
     for field in ("vocab_size", "layers", "head_dim"):
-        if getattr(config, field) != getattr(base, field):
-            raise ValueError(f"{field} must be that of base, {getattr(base, field)}, got {getattr(config, field)}")
+        if ours[field] != theirs[field]:
+            raise ValueError(f"{field} must be that of base, {theirs[field]}, got {ours[field]}")
     return config.d_model / base.d_model
     # END SOLUTION
 
