@@ -5,8 +5,8 @@ large one (μP), a law that tells the loss of a run before it is made, and how l
 """
 
 import math
-from dataclasses import asdict
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from itertools import product
 from typing import NamedTuple
 
