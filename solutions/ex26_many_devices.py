@@ -668,7 +668,7 @@ def run_pipeline(
             out = y
         else:
             x, y = kept.pop(i)
-            (y * arrived).sum().backward()      # y's gradient is arrived
+            (y if arrived is None else (y * arrived).sum()).backward()      # y's gradient is arrived
             out = x.grad
         arrived = None
         if goal is not None:
