@@ -57,7 +57,7 @@ def newton_schulz(matrix: Float[Tensor, "*batch rows columns"], steps: int = 5) 
 
     Raises ValueError naming steps where it is below 0. Jordan et al., 2024 (kellerjordan.github.io/posts/muon).
 
-    To be written here: torch's svd, matrix powers and newtonschulz are not used.
+    To be written here: torch's svd, matrix_power and _zeropower_via_newtonschulz are not used.
     """
     raise NotImplementedError
 
