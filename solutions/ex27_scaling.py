@@ -246,7 +246,7 @@ def wsd(
     is not in 0 … peak, or fall is unknown. Hu et al., 2024 (arXiv 2404.06395); "sqrt": Hägele et al., 2024 (arXiv
     2405.18392).
 
-    To be written here: torch's and transformers' schedules are not used.
+    To be written here: torch's LinearLR, LambdaLR, SequentialLR and transformers' schedule are not used.
     """
     # BEGIN SOLUTION
     must_not_be_negative(step=step, warmup=warmup, decay=decay)
