@@ -107,7 +107,8 @@ class BlockAllocator:
     def register(self, block: int, hash: bytes) -> None:
         """From now on this block can be found by its hash: it is full, and its keys and values are written.
 
-        A hash that is known already stays with the block that has it: that one holds the same.
+        A hash that is known already stays with the block that has it: that one holds the same. Else a block that has
+        another hash loses that one.
 
         Raises ValueError naming block where it is not one of the blocks, or free.
         """

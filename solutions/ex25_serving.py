@@ -136,13 +136,16 @@ class BlockAllocator:
     def register(self, block: int, hash: bytes) -> None:
         """From now on this block can be found by its hash: it is full, and its keys and values are written.
 
-        A hash that is known already stays with the block that has it: that one holds the same.
+        A hash that is known already stays with the block that has it: that one holds the same. Else a block that has
+        another hash loses that one.
 
         Raises ValueError naming block where it is not one of the blocks, or free.
         """
         # BEGIN SOLUTION
         self._must_be_held(block)
         if hash not in self.by_hash:
+            if block in self.hashes:
+                del self.by_hash[self.hashes[block]]
             self.by_hash[hash] = block
             self.hashes[block] = hash
         # END SOLUTION
