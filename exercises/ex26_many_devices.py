@@ -238,6 +238,12 @@ class Sharded(nn.Module):
         super().__init__()
         raise NotImplementedError
 
+    def put(self, parts: Iterable[Tensor | None]) -> None:
+        """Given: the i-th of these is what the module's layers have for parameter i, wherever it stands: places[i]."""
+        for places, part in zip(self.places, parts):
+            for owner, name in places:
+                setattr(owner, name, part)
+
     def forward(self, *args, **kwargs):
         """What the module gives with all its parameters, which are gathered for it, and freed after it.
 
@@ -335,8 +341,9 @@ def tensor_parallel(block: PreNormBlock, group: Group) -> PreNormBlock:
     """A block with a SwiGLU whose layers are split, changed in place: two all-reduces forward, two backward.
 
     q_proj, k_proj, v_proj, gate and up by columns, o_proj and down by rows; attention has heads / size heads and
-    kv_heads / size heads of keys and values on each rank. Norms are whole on every rank. f stands once before each
-    sublayer, in a forward pre-hook, and not in each of its layers.
+    kv_heads / size heads of keys and values on each rank. Norms are whole on every rank; q_norm and k_norm, where there
+    are any, see this rank's heads alone, so that each rank has a part of their gradient: it is all-reduced. f stands
+    once before each sublayer, in a forward pre-hook, and not in each of its layers.
 
     Raises ValueError naming block where its kv_heads cannot be divided by size.
     """

@@ -370,8 +370,14 @@ class Sharded(nn.Module):
         self.piece = nn.Parameter(own_part(whole, group))
         for owner, name in [place for places in self.places for place in places]:
             del owner._parameters[name]
-            setattr(owner, name, None)
+        self.put([None] * len(self.places))
         # END SOLUTION
+
+    def put(self, parts: Iterable[Tensor | None]) -> None:
+        """Given: the i-th of these is what the module's layers have for parameter i, wherever it stands: places[i]."""
+        for places, part in zip(self.places, parts):
+            for owner, name in places:
+                setattr(owner, name, part)
 
     def forward(self, *args, **kwargs):
         """What the module gives with all its parameters, which are gathered for it, and freed after it.
@@ -400,14 +406,11 @@ class Sharded(nn.Module):
 
         try:
             parts = whole.split([shape.numel() for shape in self.shapes])
-            for places, shape, part in zip(self.places, self.shapes, parts):
-                for owner, name in places:
-                    setattr(owner, name, part.view(shape))
+            self.put(part.view(shape) for shape, part in zip(self.shapes, parts))
             with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
                 return self.module(*args, **kwargs)
         finally:
-            for owner, name in [place for places in self.places for place in places]:
-                setattr(owner, name, None)
+            self.put([None] * len(self.places))
         # END SOLUTION
 
 
@@ -530,8 +533,9 @@ def tensor_parallel(block: PreNormBlock, group: Group) -> PreNormBlock:
     """A block with a SwiGLU whose layers are split, changed in place: two all-reduces forward, two backward.
 
     q_proj, k_proj, v_proj, gate and up by columns, o_proj and down by rows; attention has heads / size heads and
-    kv_heads / size heads of keys and values on each rank. Norms are whole on every rank. f stands once before each
-    sublayer, in a forward pre-hook, and not in each of its layers.
+    kv_heads / size heads of keys and values on each rank. Norms are whole on every rank; q_norm and k_norm, where there
+    are any, see this rank's heads alone, so that each rank has a part of their gradient: it is all-reduced. f stands
+    once before each sublayer, in a forward pre-hook, and not in each of its layers.
 
     Raises ValueError naming block where its kv_heads cannot be divided by size.
     """
@@ -541,8 +545,10 @@ def tensor_parallel(block: PreNormBlock, group: Group) -> PreNormBlock:
         raise ValueError(f"block must have a multiple of {group.size} kv_heads, got {attention.kv_heads}")
     for module, names in ((attention, ("q_proj", "k_proj", "v_proj")), (feed_forward, ("gate", "up"))):
         for name in names:
-            setattr(module, name, ColumnParallelLinear(getattr(module, name), group, copy=False))
+            module.add_module(name, ColumnParallelLinear(module.get_submodule(name), group, copy=False))
         module.register_forward_pre_hook(lambda _, args: (CopyToRanks.apply(args[0], group), *args[1:]))
+    for norm in filter(None, (attention.q_norm, attention.k_norm)):
+        norm.weight.register_hook(lambda grad: ring_all_reduce(grad, group))
     attention.o_proj = RowParallelLinear(attention.o_proj, group)
     feed_forward.down = RowParallelLinear(feed_forward.down, group)
     attention.heads //= group.size

@@ -52,9 +52,9 @@ def _nets(impl, draw, size, **how):
     return nets
 
 
-def _blocks(impl, draw, size, layers=1):
+def _blocks(impl, draw, size, layers=1, **changes):
     """A small Transformer for each rank, all alike."""
-    config = impl.ModelConfig(**{**SIZES, "layers": layers})
+    config = impl.ModelConfig(**{**SIZES, "layers": layers, **changes})
     models = [impl.Transformer(config).to(draw.device, draw.float) for _ in range(size)]
     draw.fill(models[0])
     for model in models[1:]:
@@ -872,6 +872,21 @@ def test_tensor_parallel(impl, draw):
         y.square().sum().backward()
         return [y, x.grad, {name: p.grad for name, p in block.named_parameters()}]
     xs, models = draw(1, 3, 8), _blocks(impl, draw, 2)
+    return run_threads(2, run)
+
+
+def test_tensor_parallel_normalizes_heads(impl, draw):
+    """q_norm and k_norm of a split block get the gradients that they have in the whole one, alike on all ranks.
+
+    They see this rank's heads alone: each rank has a part of their gradient, and the sum is wanted.
+    """
+    def run(group):
+        """Output, and the gradients of what is whole."""
+        block = impl.tensor_parallel(models[group.rank].blocks[0], group)
+        y = block(xs)
+        y.square().sum().backward()
+        return [y, {name: p.grad for name, p in block.named_parameters() if "norm" in name}]
+    xs, models = draw(1, 3, 8), _blocks(impl, draw, 2, qk_norm=True)
     return run_threads(2, run)
 
 
