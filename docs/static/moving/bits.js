@@ -31,7 +31,7 @@ moving.show("bits", {
     const most = Math.max(...every.flatMap(b => methods.flatMap(method => all[b][method])));
     const across = d3.scaleSqrt([0, most], [64, width - 24]);      // the losses of 2 bits dwarf the others
     moving.axes(svg, {x: across, y: rows, title: "What five held-out texts lose", up: "method",
-                      across: "bits per byte more than with 16 bits (√ scale)",
+                      across: "bits per byte more than in 16 (√ scale)",
                       ticks: [[0, 0.01, 0.05, 0.1, 0.15], 2]});
     moving.path(svg, "goal", d3.line()([[across(wanted), 300], [across(wanted), 420]]));
     moving.text(svg, across(wanted) + 4, 302, `goal: less than ${wanted}`);
