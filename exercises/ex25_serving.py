@@ -110,7 +110,7 @@ class BlockAllocator:
         A hash that is known already stays with the block that has it: that one holds the same. Else a block that has
         another hash loses that one.
 
-        Raises ValueError naming block where it is not one of the blocks, or free.
+        Raises ValueError naming block where it is not one of the blocks, or free, also where the hash is known.
         """
         raise NotImplementedError
 
@@ -190,7 +190,7 @@ class PagedKVCache:
 
         New blocks join the end of its table. Where its last block is partly filled and others hold it too, writing
         into it would change their text: it is copied in all layers, the text holds the copy, and lets go of the old
-        one (copy on write).
+        one (copy on write). The copy is allocated first, then the new blocks in order.
 
         Raises OutOfBlocks, and leaves everything as it was, where the allocator has too few free blocks; ValueError
         naming n where it is below 1.

@@ -227,7 +227,8 @@ class Sharded(nn.Module):
 
     module, whose parameters are taken from it (plain attributes are in their places: None, and tensors while it runs);
     piece: a Parameter, this rank's piece of all of them as one vector, rank 0's values at the start. Sharded modules
-    inside of it keep theirs. A parameter that two modules share is there once.
+    inside of it keep theirs. A parameter that two modules share is there once. Whether one needed a gradient
+    is not kept: all of piece gets one. To freeze a part, make it a unit of its own, and freeze its piece.
 
     Raises ValueError on all ranks, naming module, where names, shapes or dtypes differ between the ranks, and on each
     where its parameters are of several dtypes, or it has none.
@@ -547,7 +548,8 @@ class Checkpointed(nn.Module):
 
     The backward pass runs the block again, with the random numbers and the autocast that it had, so that dropout falls
     on the same places; what draws afterwards goes on as if nothing had been drawn. Gradients of the input and of all
-    parameters are as without it. Chen et al., 2016 (arXiv 1604.06174).
+    parameters are as without it. With Sharded: first shard a block, then checkpoint it. Inside of a Sharded module its
+    weights are gone when the backward pass runs it again. Chen et al., 2016 (arXiv 1604.06174).
 
     To be written here: torch.utils.checkpoint is not used.
     """

@@ -88,8 +88,8 @@ class Muon(torch.optim.Optimizer):
     The state of p is a dict of m. dtype: what newton_schulz computes in, such as torch.bfloat16; None for that of p.
     Options may differ by parameter group.
 
-    Raises ValueError, naming the argument, where lr or weight_decay is below 0, momentum is not in [0, 1), shape is
-    unknown, or one of params has not two axes. Jordan et al., 2024 (kellerjordan.github.io/posts/muon).
+    Raises ValueError, naming the argument, where lr, weight_decay or steps is below 0, momentum is not in [0, 1), shape
+    is unknown, or one of params has not two axes. Jordan et al., 2024 (kellerjordan.github.io/posts/muon).
 
     To be written here: torch's Muon is not used.
     """
@@ -316,9 +316,9 @@ def fit_scaling_law(
     geometric means N and D: then A / N^α is what has to be found, which hardly depends on α. torch.optim.LBFGS with
     line_search_fn="strong_wolfe", max_iter=1000, tolerance_grad=1e-7 and tolerance_change=1e-10 does the rest.
 
-    Raises ValueError, naming the argument, where a number is not finite and above 0, tries or the number of runs is too
-    small (1 and 5), n or d has fewer than 3 different values, log d is a straight line in log n (nothing tells then
-    which of the two helped), or the fitted loss does not fall as n and d grow (naming loss).
+    Raises ValueError, naming the argument, where a number is not finite and above 0, tries is below 1, there are fewer
+    than 5 runs (naming n), n or d has fewer than 3 different values, log d is a straight line in log n (naming d:
+    nothing tells then which of the two helped), or the fitted loss does not fall as n and d grow (naming loss).
     Hoffmann et al., 2022 (arXiv 2203.15556), section 3.3 and D.2.
     """
     raise NotImplementedError
