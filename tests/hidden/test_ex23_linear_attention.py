@@ -205,9 +205,9 @@ def test_default_dtype(impl, draw):
 @points(2)
 def test_layer_in_any_pieces(impl, draw):
     """Widths of 1, 2 and 5, chunks of 3, and two calls by none: in pieces as in one."""
-    said, x = {}, draw(2, 10, 6)
+    said, x = {}, draw(2, 10, 6).abs()          # of one sign, and several keys: little cancels
     for width in (1, 2, 5):
-        layer = draw.fill(impl.GatedDeltaNet(6, 1, 3, 2, 4, width, 0.1, chunk=3))
+        layer = draw.fill(impl.GatedDeltaNet(6, 2, 4, 4, 4, width, 0.1, chunk=3))
         cache = layer.make_cache(2)
         with torch.no_grad():
             out = [layer(part, cache=cache) for part in x.split((1, 1, 0, 5, 3, 0), dim=1)]
