@@ -20,7 +20,7 @@ def _model(impl, draw, **changes):
 
 def _two(impl, draw):
     """A target, and a draft with its weights but one head, which agrees with it now and then."""
-    return _model(impl, draw), _model(impl, draw, heads=1)
+    return _model(impl, draw, positions="none"), _model(impl, draw, positions="none", heads=1)
 
 
 def _prompts():
@@ -118,13 +118,12 @@ def test_residual_and_rate_ask_for_probabilities(impl, draw):
     must_be_probabilities, which is given, says it: call it before anything is computed.
     """
     p, logits = _probs(draw, 3, 5), 2 + draw(3, 5).abs()
-    bad = {"logits": logits, "too much": 2 * p, "NaN": p.masked_fill(p == p.amax(), math.nan), "below 0": p - 0.4 * (
-        torch.arange(5, device=p.device) - 2)}
+    nan, low = p.masked_fill(p == p.amax(), math.nan), p - 0.4 * (torch.arange(5, device=p.device) - 2)
     said = {}
-    for name, x in bad.items():
+    for name, x, other in (("logits, NaN", logits, nan), ("below 0, too much", low, 2 * p)):
         said[name] = [raises(ValueError, lambda: impl.acceptance_rate(x, p), names="target_probs"),
-                      raises(ValueError, lambda: impl.acceptance_rate(p, x), names="draft_probs"),
-                      raises(ValueError, lambda: impl.residual(x, p), names="target_probs"),
+                      raises(ValueError, lambda: impl.acceptance_rate(p, other), names="draft_probs"),
+                      raises(ValueError, lambda: impl.residual(other, p), names="target_probs"),
                       raises(ValueError, lambda: impl.residual(p, x), names="draft_probs")]
     return {**said, "what is fine": [impl.acceptance_rate(p, p), impl.residual(p, p)]}
 
@@ -417,7 +416,7 @@ def test_sampling_probs_greedy(impl, draw):
 
 def _read(impl, draw, texts, **changes):
     """What a Reader gives for texts read one after the other, and what its model was given to read."""
-    model = _model(impl, draw, **{"layers": 2, **changes})
+    model = _model(impl, draw, **changes)
     given = _watch(model)
     reader = impl.new_reader(model, 20)
     said = []
@@ -446,7 +445,7 @@ def test_reader_rewinds(impl, draw):
     """
     a, b = draw.ints(12, 5).tolist(), draw.ints(5, 4).tolist()
     other = [5 + id for id in b]
-    return _read(impl, draw, [(a + b, 5), (a + b[:2] + other[2:], 1), (a + other, 2), (a + other[:1] + b, 1)])
+    return _read(impl, draw, [(a + b, 5), (a + b[:2] + other[2:], 1), (a + other, 2), (a + other[:1] + b, 1)], layers=2)
 
 
 def test_reader_reads_the_last_tokens_again(impl, draw):
@@ -455,7 +454,7 @@ def test_reader_reads_the_last_tokens_again(impl, draw):
     The same text a second time, or a shorter one: go back by `last` tokens at least.
     """
     text = draw.ints(12, 6).tolist()
-    return _read(impl, draw, [(text, 2), (text, 1), (text, 6), (text[:3], 1), (text[:5], 2)])
+    return _read(impl, draw, [(text, 2), (text, 1), (text, 6), (text[:3], 1)])
 
 
 def test_reader_of_other_models(impl, draw):
@@ -466,7 +465,7 @@ def test_reader_of_other_models(impl, draw):
     text = draw.ints(12, 8).tolist()
     asked = [(text[:3], 1), (text[:6], 3), (text[:4] + text[5:], 1)]
     return [_read(impl, draw, asked, positions="learned", norm="layer", feed_forward="mlp"),
-            _read(impl, draw, asked, layers=1, heads=4, kv_heads=2, tie_embeddings=True)]
+            _read(impl, draw, asked[1:], heads=4, kv_heads=2, tie_embeddings=True)]
 
 
 def test_reader_refuses(impl, draw):
@@ -476,7 +475,7 @@ def test_reader_refuses(impl, draw):
     refusal the Reader goes on from what it has read.
     """
     text = draw.ints(12, 5).tolist()
-    rolling = [impl.make_caches(_model(impl, draw, layers=2, windows=windows).config, 1, 20)
+    rolling = [impl.make_caches(impl.ModelConfig(**{**SIZES, "layers": 2, "windows": windows}), 1, 20)
                for windows in ((None, 4), (4, None))]
     model = _model(impl, draw)
     reader = impl.new_reader(model, 20)
@@ -525,10 +524,10 @@ def test_draft_tokens(impl, draw):
     One number of rng per token, by `sample` of the logarithms. The Reader reads the text and what was drafted so far.
     """
     model, said = _model(impl, draw), {}
-    for name, how in {"plain": {}, "set": {"temperature": 1.3, "top_k": 4}}.items():
+    for name, k, how in (("plain", 3, {}), ("set", 2, {"temperature": 1.3, "top_k": 4})):
         given, rng = _watch(model), _rng(13)
         reader = impl.new_reader(model, 20)
-        said[name] = [impl.draft_tokens(_prompts()[0], 4, reader, impl.Sampling(**how), rng),
+        said[name] = [impl.draft_tokens(_prompts()[0], k, reader, impl.Sampling(**how), rng),
                       impl.draft_tokens(_prompts()[0] + [1], 1, reader, impl.Sampling(**how), rng), list(given),
                       torch.rand(1, generator=rng).item()]
     return said
@@ -542,7 +541,7 @@ def test_draft_tokens_settings(impl, draw):
     model, said = _model(impl, draw), {}
     for how in ({"temperature": 0}, {"repetition_penalty": 3.0, "temperature": 0.3}, {"top_p": 0.5}):
         text = list(_prompts()[1])
-        said[str(how)] = impl.draft_tokens(text, 4, impl.new_reader(model, 20), impl.Sampling(**how), _rng(14))
+        said[str(how)] = impl.draft_tokens(text, 3, impl.new_reader(model, 20), impl.Sampling(**how), _rng(14))
         said[f"{how}: text"] = text
     none = raises(ValueError, lambda: impl.draft_tokens([1], 0, impl.new_reader(model, 20), impl.Sampling()), names="k")
     return {**said, "k = 0": none}
@@ -550,11 +549,10 @@ def test_draft_tokens_settings(impl, draw):
 
 # -- the loop
 
-def _step(impl, draw, draft, k=3, ids=(5, 1, 5, 1, 5), target=None, seed=15, **how):
-    target = target or _model(impl, draw)
-    given, rng = _watch(target), _rng(seed)
-    said = impl.speculative_step(list(ids), k, impl.new_reader(target, 20), draft, impl.Sampling(**how), rng)
-    return {"said": said, "given to the target": given, "rng went on": torch.rand(1, generator=rng).item()}
+def _step(impl, target, draft, k=3, seed=15, **how):
+    rng, text = _rng(seed), [5, 1, 5, 1, 5]
+    said = impl.speculative_step(text, k, impl.new_reader(target, 20), draft, impl.Sampling(**how), rng)
+    return {"said": said, "rng went on": torch.rand(1, generator=rng).item()}
 
 
 @points(2)
@@ -564,12 +562,13 @@ def test_step(impl, draw):
     The target reads the text and the k drafts at once: k + 1 logits, one for each draft and one behind them. New are
     the accepted drafts and one token more, a list without −1.
     """
-    said = {}
+    target, said = _model(impl, draw), {}
+    given = _watch(target)
     for number in range(4):
         probs = _probs(draw, 3, 12)
         drafts = draw.ints(12, 3).tolist()
-        said[f"draft {number}"] = _step(impl, draw, lambda ids, k: (drafts, probs))
-    return said
+        said[f"draft {number}"] = _step(impl, target, lambda ids, k: (drafts, probs))
+    return {**said, "given to the target": given}
 
 
 def test_step_of_certain_drafts(impl, draw):
@@ -577,11 +576,12 @@ def test_step_of_certain_drafts(impl, draw):
 
     As a lookup says it. Make the one-hot rows yourself. Fewer drafts than k, and none, are fine.
     """
-    said = {}
+    target, said = _model(impl, draw), {}
+    given = _watch(target)
     for size in (0, 1, 3):
         drafts = draw.ints(12, size).tolist()
-        said[f"{size} drafts"] = _step(impl, draw, lambda ids, k: (drafts, None))
-    return {**said, "k = 0": _step(impl, draw, lambda ids, k: 1 / 0, k=0)}
+        said[f"{size} drafts"] = _step(impl, target, lambda ids, k: (drafts, None))
+    return {**said, "k = 0": _step(impl, target, lambda ids, k: 1 / 0, k=0), "given to the target": given}
 
 
 @points(2)
@@ -590,16 +590,15 @@ def test_step_settings(impl, draw):
 
     The text in front of the third place is ids and two drafts: the penalty has to know them.
     """
-    target, order = _model(impl, draw), draw.uniform(12).argsort()[:3]
+    target, plain, order = _model(impl, draw), _model(impl, draw), draw.uniform(12).argsort()[:3]
     best = torch.zeros(12, dtype=draw.float, device=draw.device)
     best[order] = best.new_tensor([30.0, 20.0, 10.0])
     target.register_forward_hook(lambda module, args, logits: logits + best)
-    said = {f"penalty, {name}": _step(impl, draw, lambda text, k: (ids, None), target=target, temperature=0,
-                                      repetition_penalty=10.0)
+    said = {f"penalty, {name}": _step(impl, target, lambda text, k: (ids, None), temperature=0, repetition_penalty=10.0)
             for name, ids in {"in order": order.tolist(), "one token": order[:1].tolist() * 3}.items()}
     for seed, how in enumerate([{"temperature": 0}, {"temperature": 0.4, "top_k": 2}, {"top_p": 0.4}] * 2):
         drafts = draw.ints(12, 2).tolist()
-        said[f"{how}, {seed}"] = _step(impl, draw, lambda text, k: (drafts, None), seed=seed, **how)
+        said[f"{how}, {seed}"] = _step(impl, plain, lambda text, k: (drafts, None), seed=seed, **how)
     return said
 
 
@@ -629,8 +628,9 @@ def test_generate_greedy(impl, draw):
     decided something, and the accepted ones.
     """
     target, draft = _two(impl, draw)
-    drafts = {"a model": draft, "a lookup": impl.lookup_draft(2), "the target": target}
-    return {name: _generate(impl, target, by, _prompts(), 7, k=2, temperature=0) for name, by in drafts.items()}
+    return {"a model": _generate(impl, target, draft, _prompts(), 3, k=2, temperature=0),
+            "a lookup": _generate(impl, target, impl.lookup_draft(2), _prompts()[1:], 4, k=2, temperature=0),
+            "the target": _generate(impl, target, target, _prompts()[:1], 4, k=2, temperature=0)}
 
 
 @points(3)
@@ -641,9 +641,9 @@ def test_generate_drawn(impl, draw):
     """
     target, draft = _two(impl, draw)
     rng = _rng(17)
-    said = [_generate(impl, target, draft, _prompts(), 6, rng=rng, k=3),
-            _generate(impl, target, draft, _prompts()[:1], 8, rng=rng, temperature=1.4, top_k=4),
-            _generate(impl, target, impl.lookup_draft(), _prompts()[1:], 6, rng=rng, k=2, temperature=0.6)]
+    said = [_generate(impl, target, draft, _prompts(), 3, rng=rng, k=2),
+            _generate(impl, target, draft, _prompts()[:1], 5, rng=rng, temperature=1.4, top_k=4),
+            _generate(impl, target, impl.lookup_draft(), _prompts()[1:], 3, rng=rng, k=2, temperature=0.6)]
     return {"said": said, "rng went on": torch.rand(1, generator=rng).item()}
 
 
@@ -657,7 +657,7 @@ def test_generate_passes(impl, draw):
     said = {}
     for name, how in {"greedy": {"temperature": 0}, "drawn": {"rng": _rng(18)}}.items():
         given, drafted = _watch(target), _watch(draft)
-        new = _generate(impl, target, draft, _prompts()[:1], 7, k=3, **how)
+        new = _generate(impl, target, draft, _prompts()[:1], 5, k=2, **how)
         said[name] = {"new ids": new, "target": given, "draft": drafted}
     return said
 
@@ -670,11 +670,11 @@ def test_generate_stops(impl, draw):
     stop may be an iterator: read it once.
     """
     target = _model(impl, draw)
-    free, _ = impl.speculative_generate(target, target, _prompts(), 6, temperature=1.5, rng=_rng(19))
+    free, _ = impl.speculative_generate(target, target, _prompts(), 4, rng=_rng(19), k=2, temperature=1.5)
     said = {}
-    for name, stop in {"one id": (free[0][2],), "an iterator": iter([row[4] for row in free]),
-                       "at once": range(12)}.items():
-        said[name] = _generate(impl, target, target, _prompts(), 6, stop, _rng(19), temperature=1.5)
+    for name, stop, prompts in (("one id", (free[0][1],), _prompts()), ("at once", range(12), _prompts()[:1]),
+                                ("an iterator", iter([row[2] for row in free]), _prompts())):
+        said[name] = _generate(impl, target, target, prompts, 4, stop, _rng(19), k=2, temperature=1.5)
     return said
 
 
@@ -685,15 +685,15 @@ def test_generate_length(impl, draw):
     A pass says one token more than it drafts, so that max_new_tokens − 1 drafts are enough. The whole max_seq_len may
     be filled. 0 new tokens take no pass.
     """
-    target, draft = _model(impl, draw, max_seq_len=9), _model(impl, draw, max_seq_len=9, heads=1)
+    target, draft = _model(impl, draw, max_seq_len=8), _model(impl, draw, max_seq_len=8, heads=1)
     said = {f"{new} by {k}": _generate(impl, target, target, _prompts()[:1], new, k=k, temperature=0)
-            for new, k in ((0, 3), (1, 3), (2, 3), (6, 20))}
-    said["6 by 2, by another"] = _generate(impl, target, draft, _prompts()[:1], 6, k=2, temperature=0)
+            for new, k in ((0, 3), (1, 3), (2, 3), (5, 20))}
+    said["4 by 2, by another"] = _generate(impl, target, draft, _prompts()[:1], 4, k=2, temperature=0)
     asked = []
     def none(ids, k):
         asked.append(k)
         return [], None
-    _generate(impl, target, none, _prompts()[:1], 6, k=3, temperature=0)
+    _generate(impl, target, none, _prompts()[:1], 4, k=2, temperature=0)
     return {**said, "asked for": asked}
 
 
@@ -706,8 +706,8 @@ def test_generate_greedy_takes_no_numbers(impl, draw):
     target, draft = _two(impl, draw)
     rng = _rng(20)
     torch.manual_seed(draw.seed)
-    _generate(impl, target, draft, _prompts()[:1], 3, rng=rng, temperature=0)
-    _generate(impl, target, draft, _prompts()[:1], 3, temperature=0.0)
+    _generate(impl, target, draft, _prompts()[:1], 2, rng=rng, temperature=0)
+    _generate(impl, target, draft, _prompts()[:1], 2, temperature=0.0)
     return [torch.rand(1, generator=rng).item(), torch.rand(1).item()]
 
 
@@ -722,7 +722,7 @@ def test_generate_mode(impl, draw):
         model.register_forward_hook(lambda *passed: modes.append(passed[0].training))
     target.train(), draft.train()
     target.blocks[0].eval()                             # frozen by its owner
-    new = _generate(impl, target, draft, _prompts()[:1], 4, temperature=0)
+    new = _generate(impl, target, draft, _prompts()[:1], 2, temperature=0)
     unknown = raises(ValueError, lambda: _generate(impl, target, draft, [[99]], 4))
     after = [part.training for part in (target, target.blocks[0], target.norm, draft, draft.norm)]
     return {"new ids": new, "training": modes, "an unknown id": unknown, "afterwards": after}
@@ -733,12 +733,12 @@ def test_generate_refuses(impl, draw):
 
     models_must_fit, which is given, looks at prompts, room and vocabularies; Sampling at its fields; Reader at caches.
     """
-    target, draft = _two(impl, draw)
+    target, draft, windowed, narrow, short = (
+        impl.Transformer(impl.ModelConfig(**{**SIZES, **changes}))
+        for changes in ({}, {"heads": 1}, {"windows": (3,)}, {"vocab_size": 11}, {"max_seq_len": 8}))
     given = []
     for model in (target, draft):
         model.register_forward_hook(lambda *passed: given.append(1))
-    windowed, narrow = _model(impl, draw, layers=2, windows=(3, None)), _model(impl, draw, vocab_size=11)
-    short = _model(impl, draw, max_seq_len=8)
     bad = {"k": (target, draft, [[1]], 3, {"k": 0}), "top_k": (target, draft, [[1]], 3, {"top_k": 0}),
            "ids": (target, draft, [[1], []], 3, {}), "max_new_tokens": (target, draft, [[1]], -1, {}),
            "max_new_tokens, the draft": (target, short, [[1] * 4], 5, {}),
@@ -759,7 +759,7 @@ def test_generate_twice(impl, draw):
     """
     target, draft = _two(impl, draw)
     prompts = [[7, 1, 3], [7, 1, 4, 9]]
-    said = [_generate(impl, target, draft, rows, 3, k=2, temperature=0)
+    said = [_generate(impl, target, draft, rows, 2, k=1, temperature=0)
             for rows in (prompts[:1], prompts, prompts[1:])]
     return {"said": said, "prompts": prompts}
 
@@ -778,6 +778,6 @@ def test_generate_by_a_function(impl, draw):
         for _ in range(k - 1):
             chain.append(table[chain[-1]].argmax().item())
         return chain, table[[ids[-1], *chain[:-1]]]
-    said = [_generate(impl, target, draft, _prompts(), 4, k=2, temperature=0),
-            _generate(impl, target, partial(draft), _prompts()[:1], 6, k=4, rng=_rng(21), temperature=2.0)]
+    said = [_generate(impl, target, draft, _prompts(), 3, k=2, temperature=0),
+            _generate(impl, target, partial(draft), _prompts()[:1], 5, k=3, rng=_rng(21), temperature=2.0)]
     return {"said": said, "told": told}
