@@ -62,12 +62,17 @@ def checked(thing):
             settle()
         kinds = fitted is not None and (*map(_kind, args), *kwargs, *map(_kind, kwargs.values()))
         known = kinds and fitted.get(kinds)
+        if known:
+            value = fn(*args, **kwargs)
+            if _kind(value) in known:
+                return value
         try:
             with jaxtyped("context"):       # sizes of axes hold within one call
-                value = (fn if known else quick)(*args, **kwargs)
-                if kinds and not (known and _kind(value) in known):
-                    if known:
-                        _look_at(value, quick, args, kwargs)
+                if known:
+                    _look_at(value, quick, args, kwargs)
+                else:
+                    value = quick(*args, **kwargs)
+                if kinds:
                     _remember(fitted, kinds, _kind(value))
                 return value
         except BeartypeCallHintParamViolation:
