@@ -14,6 +14,8 @@ each in the memory of BLOCKS blocks:
 
     batch        who comes waits until all who run are finished; most: how many run at once
     reserved     continuous, but each holds room for WINDOW positions, so that only few run at once
+    known        continuous, but each holds from its start the blocks of its prompt and of all max_new_tokens, which it
+                 gets here: reserving cannot do better. Nobody is preempted; most, budget: as below
     continuous   who comes is let in at the next step; most: how many run at once; budget: tokens per step
 
 seed: TUNED_ON are to choose each contestant's setting at each load, SEEDS to report it. throughput: new tokens in a
@@ -42,7 +44,7 @@ from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
 from solutions.ex15_generation import Sampling  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained  # noqa: E402
-from solutions.ex25_serving import Engine, Job, Output, Request, Scheduler  # noqa: E402
+from solutions.ex25_serving import Engine, Job, Output, Request, Scheduler, blocks_needed  # noqa: E402
 
 STEPS, STEP_COLUMNS = HERE / "25_steps.csv", ["kind", "tokens", "positions", "time"]
 LOAD = HERE / "25_load.csv"
@@ -56,7 +58,7 @@ LOADS, SEEDS, TUNED_ON = (20, 40, 60, 80, 100, 120, 140), range(5), range(5, 8)
 BATCHES, BUDGETS = (8, 16, 32, 64), (16, 32, 64, 128, 256, 512)
 SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
             *(("reserved", BLOCKS * BLOCK_SIZE // WINDOW, budget) for budget in BUDGETS),
-            *(("continuous", most, budget) for most in (16, 32, 64) for budget in BUDGETS)]
+            *((name, most, budget) for name in ("known", "continuous") for most in (16, 32, 64) for budget in BUDGETS)]
 REAL_LOAD, REAL_REQUESTS = 60, 60
 
 
@@ -70,6 +72,27 @@ class BatchByBatch(Scheduler):
 @cache
 def model() -> Transformer:
     return use_torch_kernels(load_pretrained(HERE.parent / "pocket", dtype=torch.float32)).eval()
+
+
+class Known(Scheduler):
+    """Lets nobody in whose whole text has no room beside the whole texts of those who run."""
+
+    def plan_waiting(self, left: int) -> list[tuple[Job, int]]:
+        fits, room = len(self.running), BLOCKS - sum(map(whole, self.running))
+        for job in self.waiting:
+            room -= whole(job)
+            if room < 0:
+                break
+            fits += 1
+        most, self.most = self.most, min(self.most, fits)
+        plan = super().plan_waiting(left)
+        self.most = most
+        return plan
+
+
+def whole(job: Job) -> int:
+    """How many blocks a job's text fills at its end; its last token is never computed with."""
+    return blocks_needed(len(job.request.prompt) + job.request.max_new_tokens - 1, BLOCK_SIZE)
 
 
 # -- what a step takes
@@ -200,8 +223,8 @@ def percentile(ordered: list[float], percent: float) -> float:
 
 def engine(kind: type[Engine], network: Transformer, contestant: str, most: int, budget: int) -> Engine:
     made = kind(network, BLOCKS, BLOCK_SIZE, budget, most, reuse=False)
-    if contestant == "batch":
-        made.scheduler = BatchByBatch(made.cache, budget, most, reuse=False)
+    if scheduler := {"batch": BatchByBatch, "known": Known}.get(contestant):
+        made.scheduler = scheduler(made.cache, budget, most, reuse=False)
     return made
 
 
@@ -243,8 +266,8 @@ def main() -> None:
     table.resume(STEPS, STEP_COLUMNS, STEP_SETTINGS, step_row)
     table.resume(LOAD, COLUMNS, [(*setting, load, seed) for setting in SETTINGS for load in LOADS for seed in TUNED_ON],
                  measure)
-    chosen = [(name, *best(name, load), load, seed) for name in ("batch", "reserved", "continuous") for load in LOADS
-              for seed in SEEDS]
+    chosen = [(name, *best(name, load), load, seed) for name in ("batch", "reserved", "known", "continuous")
+              for load in LOADS for seed in SEEDS]
     table.resume(LOAD, COLUMNS, chosen, measure)
     table.resume(REAL, REAL_COLUMNS, [(name, REAL_LOAD, seed) for name in ("batch", "continuous") for seed in SEEDS],
                  compare)

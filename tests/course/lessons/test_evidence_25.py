@@ -32,11 +32,11 @@ def test_each_runs_at_its_own_best_setting(script, rows):
             for seed in script.TUNED_ON} <= set(found)
     shown = [run for run in found if run[-1] in script.SEEDS]
     assert sorted(shown) == sorted((name, *script.best(name, load), load, seed)
-                                   for name in ("batch", "reserved", "continuous")
+                                   for name in ("batch", "reserved", "known", "continuous")
                                    for load in script.LOADS for seed in script.SEEDS)
 
 
-@pytest.mark.parametrize("name", ["batch", "reserved", "continuous"])
+@pytest.mark.parametrize("name", ["batch", "reserved", "known", "continuous"])
 def test_a_run_comes_out_again(script, rows, name):
     row = next(row for row in rows if (row["contestant"], row["load"], row["seed"]) == (name, "60", "0"))
     [again] = script.measure(name, int(row["most"]), int(row["budget"]), 60, 0)
@@ -63,3 +63,16 @@ def test_a_batch_lets_nobody_in(script):
         now = {output.id for output in engine.step()}
         assert now <= seen or not now & seen, "who begins, begins with nobody who is under way"
         seen |= now
+
+
+def test_known_holds_room_for_whole_texts(script):
+    made, _ = script.requests(0, 60, 60)
+    engine = script.engine(script.Clock, script.nothing(), "known", 64, 512)
+    for request in made:
+        engine.add(request)
+    most = 0
+    while engine.unfinished:
+        engine.step()
+        assert sum(map(script.whole, engine.scheduler.running)) <= script.BLOCKS
+        most = max(most, len(engine.scheduler.running))
+    assert 5 < most < 64 and engine.scheduler.preemptions == 0
