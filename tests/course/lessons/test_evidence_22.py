@@ -112,3 +112,45 @@ def test_counts_come_out_again(latents, recorded):
     bits = latents.counted(1, text, held[:latents.HELD_OUT])
     # Other versions of Python have other topics.
     assert bits == pytest.approx(float(rows[1]["bits per byte"]), rel=0.005)
+
+
+@pytest.fixture(scope="module")
+def indexes(evidence):
+    return evidence("22_index")
+
+
+def test_indexes_are_whole_and_tuned(indexes, recorded):
+    """The rate of the recorded indexes lies between two that are worse, on other seeds."""
+    rows, tried = recorded("22_index"), {}
+    for found in recorded("22_index_rates"):
+        assert int(found["seed"]) in indexes.TUNING
+        tried.setdefault(float(found["rate"]), []).append(float(found["divergence"]))
+    means = {rate: sum(nats) / len(nats) for rate, nats in tried.items()}
+    at = indexes.RATES.index(min(means, key=means.get))
+    assert indexes.RATES[at] == 0.01 and {indexes.RATES[at - 1], indexes.RATES[at + 1]} < means.keys()
+    settings = [(*method, k) for method in indexes.METHODS
+                for k in (indexes.KEPT if method[0] in ("trained", "shared", "recent") else indexes.KEPT[-1:])]
+    assert [(row["method"], int(row["seed"]), int(row["k"])) for row in rows] == settings
+    assert all(len(row["masses"].split()) == indexes.LAYERS and len(row["losses"].split()) == 5 for row in rows)
+
+
+def test_an_index_comes_out_again(indexes, script, pocket, recorded):
+    """Of the first layer, which needs no other to be run, and the oracle's loss as another script found it."""
+    held = [*script.json.loads(script.TEXTS.read_text("utf-8")).values()]
+    read = script.torch.stack([text[:indexes.SEQ] for text in pocket.texts.values()])
+    attention = pocket.model.blocks[0].attention.requires_grad_(False)
+    [h], [unread] = (indexes.inputs(pocket.model, ids, 1) for ids in (indexes.rows(pocket.tokenizer, held), read))
+    index, losses = indexes.train(attention, h, 0, 0.01, 0)
+    assert sum(losses[-20:]) < 0.5 * sum(losses[:20])
+    found = row(recorded("22_index"), method="trained", seed="0", k="64")
+    # Other versions of Python have other topics.
+    assert indexes.mass(attention, unread, index, 64) == pytest.approx(float(found["masses"].split()[0]), abs=0.01)
+    oracle, other = (sum(losses) / 5 for losses in (
+        map(float, row(recorded("22_index"), method="shared", k="64")["losses"].split()),
+        (float(found["loss"]) for found in recorded("22_sparse") if (found["method"], found["k"]) == ("shared", "64"))))
+    assert oracle == pytest.approx(other, abs=1e-3)
+
+
+def test_marks_of_indexes(script, recorded):
+    assert {row["model"] for name in ("index", "index_rates") for row in recorded(f"22_{name}")} == {
+        table.mark(script.POCKET / "model.safetensors")}, "the pocket model is another one since: make evidence"
