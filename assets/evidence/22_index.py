@@ -4,16 +4,16 @@
     python assets/evidence/22_index.py        (or: make evidence)
 
 Rows that are there are kept, so a run that was stopped goes on; those of another pocket model are dropped. The model is
-frozen. Each layer has an index of its own: HEADS queries of SIZE numbers and HEADS weights from a query's token, one key
-of SIZE numbers from a key's token, turned by RoPE. It is trained by the KL divergence from softmax(index scores) to the
-mean of the layer's attention weights over the heads, on topics of Python's own help(), which share no 50 characters
+frozen. Each layer has an index of its own: HEADS queries of SIZE numbers and HEADS weights from a query's token, one
+key of SIZE numbers from a key's token, turned by RoPE. It is trained by the KL divergence of softmax(index scores) from
+the mean of the layer's attention weights over the heads, on topics of Python's own help(), which share no 50 characters
 with the five texts that are read afterwards (another version of Python has slightly other topics).
-22_index_rates.csv: nats of this divergence after half of the steps and after all, on rows that no index was trained on,
-for the peaks of AdamW's rate that were tried, on TUNING seeds. 22_index.csv: SEEDS, others, at the best peak. losses: of
-the five texts, nats per token at positions 256 to 511, where each query reads k keys, the same for all heads. masses:
-of each layer, how much of the full attention of these queries lies on the keys chosen. needle: nats per word where
-22_needle.csv has a distance of 128. untrained: the same index before its first step. random: k keys by lot. shared: the
-mean weights themselves choose, an oracle. recent: the last k.
+22_index_rates.csv: nats of this divergence after half of the steps and after all, on rows that no index was trained
+on, for the peaks of AdamW's rate that were tried, on TUNING seeds. 22_index.csv: SEEDS, others, at the best peak.
+losses: of the five texts, nats per token at positions 256 to 511, where each query reads k keys, the same for all
+heads. masses: of each layer, how much of the full attention of these queries lies on the keys chosen. needle: nats per
+word where 22_needle.csv has a distance of 128. untrained: the same index before its first step. random: k keys by lot.
+shared: the mean weights themselves choose, an oracle. recent: the last k.
 """
 
 import importlib
@@ -124,7 +124,8 @@ def train(attention: nn.Module, h: Tensor, layer: int, rate: float, seed: int, s
 def mass(attention: nn.Module, h: Tensor, choose, k: int) -> float:
     """How much of the attention of queries from FROM on lies on the k keys with the highest scores."""
     h = h.float()
-    return mean_weights(attention, h)[:, FROM:].gather(-1, choose(h)[:, FROM:].topk(k, -1).indices).sum(-1).mean().item()
+    chosen = choose(h)[:, FROM:].topk(k, -1).indices
+    return mean_weights(attention, h)[:, FROM:].gather(-1, chosen).sum(-1).mean().item()
 
 
 @torch.no_grad()
