@@ -55,10 +55,10 @@ REAL_COLUMNS = ["contestant", "load", "seed", "predicted", "measured", "p50 pred
 WINDOW, BLOCK_SIZE, BLOCKS, LENGTH, TURNS, REQUESTS = 512, 16, 160, 64, 15, 400
 ROWS, POSITIONS, PROMPTS = (1, 2, 4, 8, 16, 24, 32, 48, 64), (32, 96, 192, 384), (2, 4, 8, 16, 32, 64, 128, 256, 512)
 LOADS, SEEDS, TUNED_ON = (20, 40, 60, 80, 100, 120, 140), range(5), range(5, 8)
-BATCHES, BUDGETS = (8, 16, 32, 64), (16, 32, 64, 128, 256, 512)
+BATCHES, MOST, BUDGETS = (8, 16, 32, 64), (16, 20, 24, 28, 32, 64), (16, 32, 64, 128, 256, 512)
 SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
             *(("reserved", BLOCKS * BLOCK_SIZE // WINDOW, budget) for budget in BUDGETS),
-            *((name, most, budget) for name in ("known", "continuous") for most in (16, 32, 64) for budget in BUDGETS)]
+            *((name, most, budget) for name in ("known", "continuous") for most in MOST for budget in BUDGETS)]
 REAL_LOAD, REAL_REQUESTS = 60, 60
 
 
