@@ -26,7 +26,7 @@ def parameters(module):
 def equal_rows(draw):
     """A token of zeros, one of equal features, and its negative."""
     rows = draw(3, 8) * 0
-    rows[1], rows[2] = 1 + draw.uniform(8)[0], -1 - draw.uniform(8)[1]
+    rows[1], rows[2] = 1 + draw.ints(9) / 8, -1 - draw.ints(9) / 8      # exact in any order of summation
     return rows
 
 

@@ -740,7 +740,7 @@ def test_fully_sharded(impl, draw):
         loss = impl.cross_entropy(model(ids[group.rank:group.rank + 1]), targets[group.rank:group.rank + 1])
         loss.backward()
         return [loss, {name: p.grad for name, p in model.named_parameters()}]
-    models = _blocks(impl, draw, 2, layers=2)
+    models = _blocks(impl, draw, 2, layers=2, norm_eps=0.1)
     return run_threads(2, run)
 
 
@@ -871,7 +871,7 @@ def test_tensor_parallel(impl, draw):
         x = xs.clone().requires_grad_()
         y = block(x)
         y.square().sum().backward()
-        return [y, x.grad, {name: p.grad for name, p in block.named_parameters()}]
+        return [y, x.grad.flatten(), {name: p.grad.flatten() for name, p in block.named_parameters()}]
     xs, models = draw(1, 3, 8), _blocks(impl, draw, 2)
     return run_threads(2, run)
 
@@ -1267,8 +1267,9 @@ def _twice(draw, make, *inputs, seed=1):
     y = module(*inputs)
     between = torch.rand(1, dtype=torch.float64)
     y.square().sum().backward()
-    return [y, [x.grad.flatten() for x in inputs if x.requires_grad], _gradients(module), between,
-            torch.rand(1, dtype=torch.float64)]
+    return {"output": y, "gradients of inputs": [x.grad.flatten() for x in inputs if x.requires_grad],
+            "of parameters": _gradients(module), "random in between": between,
+            "random afterwards": torch.rand(1, dtype=torch.float64)}
 
 
 @points(2)

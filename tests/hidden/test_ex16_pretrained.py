@@ -49,7 +49,7 @@ def test_load_llama_with_little_said(impl, draw):
     """A config.json that leaves out all that has a default loads with Llama's defaults."""
     state = _state(draw, **{"lm_head.weight": (13, 12)})
     with _folder(LLAMA, model=state) as folder:
-        return impl.load_pretrained(folder, device=draw.device)(draw.ints(13, 2, 20))
+        return impl.load_pretrained(folder, device=draw.device)(draw.ints(13, 2, 20)).flatten(1)
 
 
 @points(2)

@@ -13,6 +13,7 @@ from grader.sandbox import wire
 from grader.sandbox.setting import Setting, scan_request
 from grader.sandbox.worker import LoadedChapter
 from tests.course import close
+from tests.course.checks.touched import SEEDS
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU"))]
@@ -26,17 +27,25 @@ def test_rounding_takes_a_quarter_of_the_tolerance_at_most(chapter, device):
         assert close.measured[-1] <= close.QUARTER, (dtype, error, where)
 
 
+@pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
+def test_of_other_inputs_it_takes_half(chapter):
+    """A grader draws its inputs anew. Two right answers, each half of the tolerance off, still agree."""
+    for seed in range(1, max(3, len(SEEDS))):
+        for dtype, (error, where) in _measured(chapter, "cpu", seed).items():
+            assert error <= compare.TOLERANCE["cpu"][dtype] / 2, (seed, dtype, error, where)
+
+
 def test_an_oracle_is_measured_in_two_precisions():
     assert {torch.float32, torch.bfloat16} <= _measured(chapters.find("linear"), "cpu").keys()
 
 
-def _measured(chapter, device: str) -> dict[torch.dtype, tuple[float, str]]:
+def _measured(chapter, device: str, seed: int = 0) -> dict[torch.dtype, tuple[float, str]]:
     """The largest error of each dtype in a chapter's checks, and where it was seen."""
     worst, loaded = {}, _reference(chapter, device)
     for hidden in (False, True):
         for check in checks.collect(chapter.tests(hidden), chapter.stem, hidden):
             if check.rtol is None and device in check.devices and not check.lacking:
-                _measure(loaded, check, worst)
+                _measure(loaded, check, Setting(device, seed), worst)
     return worst
 
 
@@ -48,9 +57,9 @@ def _reference(chapter, device: str) -> LoadedChapter:
     return loaded
 
 
-def _measure(loaded: LoadedChapter, check, worst: dict) -> None:
+def _measure(loaded: LoadedChapter, check, setting: Setting, worst: dict) -> None:
     """Keep the largest error of each dtype, and where it was seen."""
-    question = Setting().question(check)
+    question = setting.question(check)
     answer, exact = (wire.decode(reply["answer"], body) for reply, body in
                      (loaded.ask(**question), loaded.ask(**question, exact=True)))
     right = compare.leaves(exact)
