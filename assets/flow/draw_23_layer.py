@@ -21,9 +21,11 @@ def into_the_side(x, top, y, edge):
 text(10, 20, "GatedDeltaNet", bold=True)
 text(180, 44, "x: (batch, tokens, d_model)", "middle", 12)
 for x, width, name in ((10, 58, "q_proj"), (74, 58, "k_proj"), (138, 58, "v_proj"),
-                       (206, 68, "two more"), (284, 66, "gate_proj")):
+                       (206, 68, "beta_proj\ndecay_proj"), (284, 66, "gate_proj")):
     down(x + width / 2, 50, 68)
-    cell(x, 70, width, 28, name, size=11.5)
+    cell(x, 70, width, 28, "" if "\n" in name else name, size=11.5)
+    for line, part in enumerate(name.split("\n") if "\n" in name else ()):
+        text(x + width / 2, 81 + 13 * line, part, "middle", 11)
 for x in (39, 103, 167):
     down(x, 98, 114)
     down(x, 154, 170 if x < 167 else 214)
