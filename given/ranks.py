@@ -113,8 +113,8 @@ class _Threads:
 
     def __init__(self, size: int):
         self.size = size
-        self.turns = [threading.Semaphore(0) for _ in range(size)]
-        self.over = threading.Semaphore(0)
+        self.turns = [_closed() for _ in range(size)]
+        self.over = _closed()
         self.waiting: dict[int, str] = {}               # the operation that a rank waits in
         self.ready = set(range(size))
         self.sends: dict[int, tuple[int, Tensor]] = {}  # by the rank that sends: to whom, and what
@@ -251,6 +251,13 @@ class _Threads:
             return f"rank {rank} has {'failed' if rank in self.failed else 'returned'}"
         others = " and ".join(f"rank {other}" for other in dict.fromkeys(self._awaited(rank)))
         return f"rank {rank} waits in {self.waiting[rank]} for {others}"
+
+
+def _closed() -> threading.Lock:
+    """A lock that the next one to ask for it waits at, until another thread releases it."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 def random_state() -> tuple[Tensor, Tensor | None]:

@@ -5,7 +5,9 @@ checks. Here beartype looks once; where something is wrong jaxtyping's is asked,
 a model calls the same parts with the same shapes again and again. So what has fitted once is not looked at again.
 """
 
+import abc
 import ast
+import collections.abc
 import contextlib
 import functools
 import inspect
@@ -14,6 +16,7 @@ import types
 import typing
 from importlib.machinery import SourceFileLoader
 
+import torch
 from beartype import BeartypeConf, beartype
 from beartype.roar import BeartypeCallHintParamViolation, BeartypeCallHintReturnViolation
 from jaxtyping import AbstractArray, jaxtyped
@@ -22,6 +25,7 @@ from torch import Tensor
 from grader.course.lent import Lent
 
 MANY = 1000         # kinds of arguments that a function remembers, and of results for each
+ITEMS = 100         # of a list or tuple that are looked at, from its begin to its end: beartype looks at one
 
 _beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))       # where a float is asked for, an int will do
 _explained = jaxtyped(typechecker=_beartype)
@@ -96,14 +100,21 @@ def _kind(value):
     """All that an annotation can ask of a value, where it is `_decided_by_kind`."""
     if isinstance(value, Tensor):
         return type(value), value.dtype, value.shape
-    return (type(value), *map(_kind, value)) if isinstance(value, tuple) else type(value)
+    if isinstance(value, (list, tuple)):
+        kinds = map(_kind, value[::len(value) // ITEMS + 1])
+        return type(value), frozenset(kinds) if isinstance(value, list) else tuple(kinds)
+    return type(value)
 
 
 def _decided_by_kind(annotation) -> bool:
-    """Whether two values of one `_kind` both fit an annotation, or neither does: it does not tell what a list holds."""
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union, tuple):
-        return all(map(_decided_by_kind, typing.get_args(annotation)))      # not so: tuple[int, ...]
-    return annotation is None or annotation is Tensor or type(annotation) is type or (
+    """Whether two values of one `_kind` both fit an annotation, or neither does: it does not tell what a dict holds."""
+    origin = typing.get_origin(annotation)
+    if origin is collections.abc.Callable:      # nobody looks at what it takes
+        return True
+    if origin in (types.UnionType, typing.Union, tuple, list, collections.abc.Sequence, collections.abc.Iterable):
+        return all(map(_decided_by_kind, typing.get_args(annotation)))
+    return annotation in (None, ..., torch.Generator) or type(annotation) in (type, abc.ABCMeta) or (
+        isinstance(annotation, type) and issubclass(annotation, Tensor)) or (
         isinstance(annotation, type) and issubclass(annotation, AbstractArray) and annotation.array_type is Tensor)
 
 

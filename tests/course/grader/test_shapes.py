@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 import torch
@@ -112,16 +113,34 @@ def test_what_has_fitted_is_not_taken_for_what_has_not():
     assert next(calls, None) is None        # what was refused was not called
 
 
-def test_what_a_list_holds_is_looked_at_each_time():
-    def function(x: list[int], y: tuple[int, ...] = ()) -> tuple[int, int]:
+def test_what_a_list_or_a_dict_holds_is_looked_at_each_time():
+    def function(x: list[int], y: tuple[int, ...] = (), z: dict[str, int] | None = None) -> tuple[int, int]:
         return len(x), sum(y)
     function.__qualname__ = "function"
     checked = shapes.checked(function)
     assert checked([1]) == checked([2]) == (1, 0)
+    assert checked([1] * 1000, z={"a": 1}) == (1000, 0)
+    for wrong in ((["a"],), (["a"] * 1000,), ([1], ("a",))):
+        with pytest.raises(TypeCheckError):
+            checked(*wrong)
     with pytest.raises(TypeCheckError):
-        checked(["a"])
-    with pytest.raises(TypeCheckError):
-        checked([1], ("a",))
+        checked([1], z={"a": "b"})
+
+
+def test_what_has_fitted_is_not_looked_at_again(monkeypatch):
+    """Lists of tensors, functions and iterators as well, which half of the later chapters' functions take."""
+    def function(x: Sequence[Float[Tensor, "_"]], add: Callable[[Tensor], Tensor], y: Iterable[int],   # noqa: F821
+                 z: torch.Generator | None = None) -> list[Float[Tensor, "_"]]:     # noqa: F821
+        return [add(part) for part in x]
+    function.__qualname__ = "function"
+    checked, x = shapes.checked(function), [torch.ones(2), torch.ones(3)]
+    assert len(checked(x, torch.neg, iter([1]))) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(shapes, "jaxtyped", None)       # what would look
+        assert len(checked(x[::-1], torch.abs, iter([2]))) == 2
+    for wrong in (([torch.ones(2, 2)] * 2, torch.neg, [1]), (x, 3, [1]), (x, torch.neg, 1), (x, torch.neg, [1], 2)):
+        with pytest.raises(TypeCheckError):
+            checked(*wrong)
 
 
 def test_a_result_that_is_looked_at_alone_is_let_go():
