@@ -110,7 +110,7 @@ def _check(options) -> int:
         found, show = {}, screen.Screen()
         for chapter in chosen:
             found[chapter] = list(grader.grade(
-                chapter, folder, options.hidden, name_all=bool(options.json or options.all),
+                chapter, folder, options.hidden, waited_for=not (options.json or options.all),
                 progress=show.progress(report.title(chapter))))
             grader.mistakes.forget(chapter)
             show.text(report.row(chapter, found[chapter]))

@@ -124,7 +124,7 @@ def test_ring_all_reduce(impl, draw):
     """
     shapes = {"vector": (6,), "matrix": (2, 3), "one": (1,), "no axis": (), "nothing": (0, 2)}
     xs = {name: [draw(*shape) for _ in range(3)] for name, shape in shapes.items()}
-    return {name: run_threads(3, lambda group: impl.ring_all_reduce(x[group.rank], group)) for name, x in xs.items()}
+    return run_threads(3, lambda group: {name: impl.ring_all_reduce(x[group.rank], group) for name, x in xs.items()})
 
 
 def test_rings_of_transposed(impl, draw):
@@ -176,9 +176,9 @@ def test_rings_of_other_dtypes(impl, draw, dtype):
     Only what each rank gives is added: make no float32 vector of zeros to begin with.
     """
     parts = [draw.ints(9, 5) for _ in range(3)]
-    return [run_threads(3, lambda group: ring(parts[group.rank].to(kind), group))
-            for ring in (impl.reduce_scatter, impl.ring_all_reduce, impl.broadcast, impl.all_gather)
-            for kind in (dtype, torch.int64)]
+    rings = impl.reduce_scatter, impl.ring_all_reduce, impl.broadcast, impl.all_gather
+    return run_threads(3, lambda group: [ring(parts[group.rank].to(kind), group)
+                                         for ring in rings for kind in (dtype, torch.int64)])
 
 
 def test_rings_leave_their_arguments(impl, draw):
@@ -310,7 +310,7 @@ def test_data_parallel(impl, draw):
         _mean_square(net(impl.shard_batch(x, group)), impl.shard_batch(y, group)).backward()
         return _gradients(net)
     found = {}
-    for size in (1, 40, 1000):
+    for size in (1, 40):
         nets = _nets(impl, draw, 3)
         found[f"buckets of {size} bytes"] = run_threads(3, step)
     return found
@@ -352,7 +352,7 @@ def test_data_parallel_does_not_wait(impl, draw):
         net(xs[group.rank]).sum().backward()
         return [*seen, group.messages_sent - before]
     xs, found, width = [draw(2, 3) for _ in range(2)], [], torch.finfo(draw.float).bits // 8
-    for size in (1, 4 * width, 15 * width, 16 * width, 4000):      # the second layer has 3 + 12 numbers
+    for size in (1, 15 * width, 16 * width):       # the second layer has 3 + 12 numbers
         nets = _nets(impl, draw, 2)
         found.append(run_threads(2, partial(when, size=size)))
     return found
@@ -496,7 +496,7 @@ def test_sharded_adamw(impl, draw):
     into the parameters.
     """
     found = {}
-    for size in (1, 2, 3):
+    for size in (1, 3):
         nets, xs = _nets(impl, draw, size), [draw(2, 3) for _ in range(size)]
         norms = run_threads(size, lambda group: _adamw_steps(impl, draw, nets, xs, group, weight_decay=0.2)[0])
         found[size] = [norms, [list(net.state_dict().values()) for net in nets]]
@@ -586,11 +586,11 @@ def test_sharded_adamw_half(impl, draw):
     nets = [net.bfloat16() for net in _nets(impl, draw, 2)]
 
     def steps(group):
-        """20 steps, each less than bfloat16 can tell."""
+        """8 steps, each less than bfloat16 can tell."""
         p = list(nets[group.rank].parameters())
-        optimizer = impl.ShardedAdamW(p, group, lr=2e-4, weight_decay=0.0)
+        optimizer = impl.ShardedAdamW(p, group, lr=5e-4, weight_decay=0.0)
         before = group.bytes_sent
-        for _ in range(20):
+        for _ in range(8):
             for x in p:
                 x.grad = torch.ones_like(x)
             optimizer.step()
@@ -649,7 +649,7 @@ def test_sharded(impl, draw):
         y.square().mean().backward()
         return [y, x.grad, unit.piece.grad, unit.piece.detach()]
     found = {}
-    for size in (1, 2, 3):
+    for size in (1, 3):
         nets, xs = _nets(impl, draw, size), [draw(2, 3) for _ in range(size)]
         found[size] = run_threads(size, run)
     return found

@@ -14,6 +14,7 @@ import inspect
 import threading
 import types
 import typing
+import weakref
 from importlib.machinery import SourceFileLoader
 
 import torch
@@ -29,6 +30,7 @@ ITEMS = 100         # of a list or tuple that are looked at, from its begin to i
 
 _beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))       # where a float is asked for, an int will do
 _explained = jaxtyped(typechecker=_beartype)
+_local = weakref.WeakKeyDictionary()     # of functions that others make: annotations, and what fitted, by their lines
 _put_off = []       # what `checked` has yet to do, for each function that was not called so far
 _given = threading.local()      # a result that is there already, while it is looked at
 
@@ -41,18 +43,24 @@ def checked(thing):
         return _explained(thing)
     if not thing.__annotations__:
         return thing
-    fn, quick, fitted = thing, None, None       # fitted: what fitted so far, the kinds of arguments → those of results
+    fn, quick, fitted = thing, None, ...        # fitted: what fitted so far, the kinds of arguments → those of results
     local = "<locals>" in fn.__qualname__       # these are made anew at each call, and called at once
 
-    def settle():
-        nonlocal quick, fitted
-        if quick is None:       # it takes a millisecond, and most of a chapter's parts are never called
+    def begin():
+        nonlocal fitted
+        if fitted is ...:
             for name, annotation in fn.__annotations__.items():
                 if isinstance(annotation, str):         # a class by its name, in its own body
                     with contextlib.suppress(Exception):
                         fn.__annotations__[name] = eval(annotation, fn.__globals__)
-            if not local and all(map(_decided_by_kind, fn.__annotations__.values())):
-                fitted = {}
+            fitted = None
+            if all(map(_decided_by_kind, fn.__annotations__.values())):
+                fitted = _fitted_by_others(fn) if local else {}
+
+    def settle():
+        nonlocal quick
+        if quick is None:       # it takes a millisecond, and most of a chapter's parts are never called
+            begin()
             quick = _beartype(fn if fitted is None else result)
 
     @functools.wraps(fn)
@@ -62,14 +70,14 @@ def checked(thing):
     @functools.wraps(fn)
     def checked_call(*args, **kwargs):
         __tracebackhide__ = True
-        if quick is None:
-            settle()
+        begin()
         kinds = fitted is not None and (*map(_kind, args), *kwargs, *map(_kind, kwargs.values()))
         known = kinds and fitted.get(kinds)
         if known:
             value = fn(*args, **kwargs)
             if _kind(value) in known:
                 return value
+        settle()
         try:
             with jaxtyped("context"):       # sizes of axes hold within one call
                 if known:
@@ -87,6 +95,12 @@ def checked(thing):
     if not local:
         _put_off.append(settle)
     return checked_call
+
+
+def _fitted_by_others(fn) -> dict | None:
+    """What fitted a function of the same lines with the same annotations, one that an earlier call has made."""
+    annotations, fitted = _local.setdefault(fn.__code__, (fn.__annotations__, {}))
+    return fitted if annotations == fn.__annotations__ else None
 
 
 def settle() -> None:

@@ -70,7 +70,7 @@ def contents(chosen: list[Chapter]) -> dict[Chapter, list[bytes]]:
 
 def show(grader: Grader, chapter: Chapter, screen: Screen, stop=None) -> None:
     """Grade one chapter and print its row and first failure."""
-    verdicts = list(grader.grade(chapter, name_all=False, stop=stop,
+    verdicts = list(grader.grade(chapter, waited_for=True, stop=stop,
                                  progress=screen.progress(report.title(chapter))))
     screen.text(f"\n{time.strftime('%H:%M:%S')}  {report.row(chapter, verdicts)}")
     if filled_in := report.lent({chapter: verdicts}):

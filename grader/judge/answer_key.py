@@ -54,13 +54,17 @@ class AnswerKey:
     @contextlib.contextmanager
     def preparing(self, checks: list[Check]):
         """Have the reference answer meanwhile what can be asked here; CourseError where it cannot."""
-        new = [check for check in checks if check not in self._prepared and not check.lacking]
+        new = [check for check in checks if not self.is_prepared([check])]
         sent = self._prepare(new) if new else None
         try:
             yield
         finally:
             if sent and (broken := self._hear(sent)["broken"]):
                 raise CourseError(f"the reference cannot answer: {broken}")
+
+    def is_prepared(self, checks: list[Check]) -> bool:
+        """Whether the reference has been asked all of these that can be asked here."""
+        return all(check in self._prepared or check.lacking for check in checks)
 
     def prepare(self, checks: list[Check]) -> None:
         """Have the reference answer these checks, and wait."""

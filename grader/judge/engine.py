@@ -1,7 +1,10 @@
 """A submission's replies → verdicts: the answer key judges them, known mistakes name them, front ends show them."""
 
 import contextlib
+import os
+import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 
@@ -71,13 +74,17 @@ class Grader:
     def submission(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False) -> Submission:
         """A chapter's file, to be asked visible checks, or hidden ones; close it when done."""
         self.key.record(chapter)    # what cannot be compared is not asked
-        return Submission(Slot(self._others, self.setting.device), self.setting, chapter, folder, hidden)
+        return Submission(self._slot(), self.setting, chapter, folder, hidden)
+
+    def _slot(self) -> Slot:
+        return Slot(self._others, self.setting.device)
 
     def grade(self, chapter: Chapter, folder: Path | None = None, hidden: bool = False,
-              only=lambda check: True, name_all: bool = True, progress=None, stop=None) -> Iterator[Verdict]:
+              only=lambda check: True, waited_for: bool = False, progress=None, stop=None) -> Iterator[Verdict]:
         """A verdict per check. The folder is as for Submission; `only` picks checks.
 
-        name_all=False names the mistake of the first failure alone, the one that is shown.
+        waited_for: a reader waits. The mistake of the first failure alone is named, the one that is shown, and two
+        workers share the checks once the reference has answered them.
         progress(n, count): told before the n-th check of count is asked.
         stop(): looked at while waiting; once it is true, Stopped is raised.
         """
@@ -91,12 +98,15 @@ class Grader:
                     continue
                 candidate.stop = stop
                 if candidate.file.exists():
-                    with self.key.preparing(asked):     # both sides at once, each on a core of its own
-                        self._ask(candidate, asked, progress)
+                    if waited_for and self.key.is_prepared(asked) and self._has_room_for_two():
+                        self._ask_by_two(candidate, asked, progress)
+                    else:
+                        with self.key.preparing(asked):     # both sides at once, each on a core of its own
+                            self._ask(candidate, asked, progress)
                     candidate.ask_late_ones_again()
                 for check in asked:
                     verdict = self.verdict(candidate, check, others, name)
-                    name = name_all or (name and verdict.word.fine)
+                    name = not waited_for or (name and verdict.word.fine)
                     yield verdict
 
     def _ask(self, candidate: Submission, asked: list[Check], progress) -> None:
@@ -106,6 +116,26 @@ class Grader:
             if progress:
                 progress(number, len(ready))
             candidate.ask(check)
+
+    def _has_room_for_two(self) -> bool:
+        return self.setting.on_cpu and self._others.fork and len(os.sched_getaffinity(0)) > 1
+
+    def _ask_by_two(self, candidate: Submission, asked: list[Check], progress) -> None:
+        """Have every other check answered by a second worker meanwhile; the submission remembers all answers."""
+        second, left, stop = candidate.second(self._slot()), threading.Event(), candidate.stop
+        second.stop = lambda: left.is_set() or (stop is not None and stop())
+
+        def answer() -> None:
+            second.load_silently()
+            self._ask(second, asked[1::2], None)
+        with contextlib.closing(second), ThreadPoolExecutor(1) as pool:
+            others = pool.submit(answer)
+            try:
+                self._ask(candidate, asked[::2], progress)
+                others.result()
+            finally:
+                left.set()
+        candidate.take_over(second)
 
     def warm(self, chapter: Chapter) -> None:
         """Load the chapter's reference and its mistakes, so that the next verdict is quick."""

@@ -34,14 +34,16 @@ def grader_rows():
     yield "check: each further chapter", (whole - one) / (len(everything) - 1) / cold, 0.1
     with Grader(many=True) as grader:       # as watch has it
         for chapter in everything:
-            list(grader.grade(chapter, chapters.SOLUTIONS))
-            saved = seconds(lambda chapter=chapter: list(grader.grade(chapter, chapters.SOLUTIONS)))
+            call = lambda chapter=chapter: list(  # noqa: E731
+                grader.grade(chapter, chapters.SOLUTIONS, waited_for=True))
+            call()
+            saved = seconds(call)
             yield f"watch: save to verdict, {chapter.name}", saved / cold, 0.3
         with tempfile.TemporaryDirectory() as folder:
             for chapter in everything:
                 edits(chapter, "mistake")[0].write(chapter, Path(folder))
                 call = lambda chapter=chapter: list(  # noqa: E731
-                    grader.grade(chapter, Path(folder), name_all=False))
+                    grader.grade(chapter, Path(folder), waited_for=True))
                 call()
                 yield f"watch: save to a named mistake, {chapter.name}", seconds(call) / cold, 0.3
 

@@ -46,7 +46,7 @@ def test_a_failure_names_the_file_that_was_handed_in(grader, tmp_path):
     source = LINEAR.solution.read_text("utf-8").replace("        # BEGIN SOLUTION\n", "        oops\n")
     source = source.replace("        # END SOLUTION\n", "")
     (tmp_path / "ex03_linear.py").write_text(source, "utf-8")
-    failed = [verdict for verdict in grader.grade(LINEAR, tmp_path, name_all=False) if verdict.word == "error"]
+    failed = [verdict for verdict in grader.grade(LINEAR, tmp_path, waited_for=True) if verdict.word == "error"]
     assert failed and failed[0].lines[-1].file == tmp_path / "ex03_linear.py"
     assert "oops" in failed[0].facts[0]
 

@@ -12,7 +12,7 @@ from grader.course.chapters import ROOT
 from grader.judge.engine import Grader
 from grader.sandbox import jail
 from grader.sandbox.launcher import WORKER, ZYGOTE, Launcher, fresh
-from grader.sandbox.process import CAN_TELL, Ended
+from grader.sandbox.process import CAN_TELL, Ended, Stopped
 from grader.sandbox.setting import Setting
 from grader.sandbox.submission import AFTER_TIMEOUT, BUDGET
 
@@ -29,6 +29,10 @@ def _alive(pid: int) -> bool:
 
 
 forks = pytest.mark.skipif(sys.platform != "linux", reason="forking a process that has torch in memory is not safe")
+
+
+two_processors = pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2,
+                                    reason="two workers need two processors, and forks")
 
 
 @pytest.fixture(params=[pytest.param(True, id="fork", marks=forks), pytest.param(False, id="fresh")])
@@ -76,7 +80,7 @@ def test_a_file_that_is_slow_in_every_check_ends_in_time(tmp_path):
         checks = [check for check in grader.checks(LINEAR) if "Linear" in check.names][:count]
         assert len(checks) == count
         start = time.monotonic()
-        said = [v.facts for v in grader.grade(LINEAR, tmp_path, only=lambda check: check in checks, name_all=False)]
+        said = [v.facts for v in grader.grade(LINEAR, tmp_path, only=lambda check: check in checks, waited_for=True)]
         took = time.monotonic() - start
     first, later = [f"no answer within {limit:g} seconds"], [f"no answer within {AFTER_TIMEOUT:g} second"]
     assert said.count(later) >= 3 and said == [first] * said.index(later) + [later] * said.count(later)
@@ -199,9 +203,41 @@ def test_inputs_are_the_same_in_every_process(tmp_path):
 
     def said(seed: int = 0, **options):
         with Grader(Setting(seed=seed, timeout=60), **options) as grader:
-            return [v.facts for v in grader.grade(LINEAR, tmp_path, name_all=False)]
+            return [v.facts for v in grader.grade(LINEAR, tmp_path, waited_for=True)]
     assert said() == said() == said(fork=False)
     assert said() != said(seed=1)
+
+
+@two_processors
+def test_two_workers_say_what_one_says(tmp_path):
+    """Where a reader waits, and the reference has answered, every other check is asked of a second worker."""
+    numbers = tmp_path / "numbers"
+    broken = SOLUTION.replace("y = x @", "y = -x @") + (
+        "\n\nimport os\nfrom pathlib import Path\n\nprint('imported')\n"
+        "with Path(__file__).with_name('numbers').open('a') as file:\n    file.write(f'{os.getpid()}\\n')\n\n\n"
+        "def linear_flops(a, b, c):\n    os._exit(3)\n")
+    (tmp_path / "ex03_linear.py").write_text(broken, "utf-8")
+    said = []
+    with Grader() as grader:
+        for workers in (1, 2):
+            numbers.write_text("", "utf-8")
+            found = list(grader.grade(LINEAR, tmp_path, waited_for=True))
+            said.append([(v.check, v.word, v.facts, v.mistake, v.lines) for v in found])
+            assert [v.output for v in found].count("imported\n") == 2 and found[0].output == "imported\n"
+            assert len(numbers.read_text("utf-8").split()) == workers + 1       # and one after the exit
+    assert said[0] == said[1] and {word for _, word, *_ in said[0]} >= {"wrong", "crashed", "passed"}
+
+
+@two_processors
+def test_neither_of_two_workers_goes_on_when_nobody_waits(tmp_path):
+    (tmp_path / "ex03_linear.py").write_text(SOLUTION, "utf-8")
+    with Grader() as grader:
+        list(grader.grade(LINEAR, tmp_path, waited_for=True))
+        (tmp_path / "ex03_linear.py").write_text(SOLUTION + "\n\nimport time\ntime.sleep(60)\n", "utf-8")
+        start = time.monotonic()
+        with pytest.raises(Stopped):
+            list(grader.grade(LINEAR, tmp_path, waited_for=True, stop=lambda: time.monotonic() > start + 0.5))
+        assert time.monotonic() < start + 9     # less than a check may take
 
 
 def test_prints_belong_to_the_check_that_made_them(tmp_path):

@@ -72,6 +72,21 @@ def test_what_a_function_makes_at_each_call_is_let_go():
     assert alive() is None
 
 
+def test_what_has_fitted_is_known_of_a_function_that_is_made_again(monkeypatch):
+    """One function of the same lines for each call: looked at once, but for another's annotations."""
+    def outer(kind):
+        def inner(x: kind) -> int:
+            return len(x)
+        return shapes.checked(inner)
+    assert outer(list[int])([1]) == 1
+    with monkeypatch.context() as patched:
+        patched.setattr(shapes, "_beartype", None)      # what would look
+        assert outer(list[int])([1, 2]) == 2
+    for kind, wrong in ((list[int], ["a"]), (list[str], [1])):
+        with pytest.raises(TypeCheckError):
+            outer(kind)(wrong)
+
+
 def test_a_file_of_the_same_name_has_classes_of_its_own(tmp_path):
     """beartype knows classes by their names: what the first file put off is done before the second is loaded."""
     source = ("class Thing:\n    @classmethod\n    def make(cls) -> 'Thing':\n        return cls()\n"
