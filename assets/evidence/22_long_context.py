@@ -47,8 +47,8 @@ FREQUENCIES, SCALE = yarn_frequencies(32, LONG / TRAINED, TRAINED)
 YARN = RoPE(32, LONG, frequencies=FREQUENCIES, attention_scale=SCALE)
 
 WINDOW, WINDOW_COLUMNS, BIN = HERE / "22_window.csv", ["model", "method", "text", "losses"], 128
-STREAMS = {"last 64": (0, 64), "4 + 60": (4, 60), "last 256": (0, 256)}
-WINDOWS = ("all", "all, YaRN", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
+STREAMS = {"last 60": (0, 60), "last 64": (0, 64), "4 + 60": (4, 60), "last 256": (0, 256)}
+WINDOWS = ("all", "all, YaRN", "last 60", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
 RANKS = ("rank 8", "rank 16", "scores 8", "scores 16")
 INDEXES, KEPT = ("exact", "8 bits", *RANKS, "shared", "recent"), (8, 16, 32, 64)
