@@ -630,6 +630,14 @@ def index_scores(
     raise NotImplementedError
 
 
+def _taken(x: Tensor, ids: Tensor) -> Tensor:
+    """Given: for each query, the keys (or values) that stand at its ids.
+
+    x: (batch, kv_heads, k, size). ids: (batch, q, n). Returns (batch, kv_heads, q, n, size).
+    """
+    return torch.take_along_dim(x.unsqueeze(-3), ids[..., None, :, :, None], dim=-2)
+
+
 def sparse_attention(
     q: Float[Tensor, "*batch heads q head_dim"],
     k: Float[Tensor, "*batch kv_heads k head_dim"],

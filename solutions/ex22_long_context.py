@@ -809,6 +809,14 @@ def index_scores(
     # END SOLUTION
 
 
+def _taken(x: Tensor, ids: Tensor) -> Tensor:
+    """Given: for each query, the keys (or values) that stand at its ids.
+
+    x: (batch, kv_heads, k, size). ids: (batch, q, n). Returns (batch, kv_heads, q, n, size).
+    """
+    return torch.take_along_dim(x.unsqueeze(-3), ids[..., None, :, :, None], dim=-2)
+
+
 def sparse_attention(
     q: Float[Tensor, "*batch heads q head_dim"],
     k: Float[Tensor, "*batch kv_heads k head_dim"],
@@ -843,8 +851,7 @@ def sparse_attention(
         mask = mask[..., 0, :, :] if mask.ndim > 2 else mask        # all heads read alike
         wanted = wanted.masked_fill(~mask, -torch.inf)
     wanted, ids = wanted.topk(min(top_k, wanted.shape[-1]), dim=-1)         # (batch, q, n)
-    ids = ids[..., None, :, :, None]                    # (batch, 1, q, n, 1)
-    k, v = (torch.take_along_dim(x.unsqueeze(-3), ids, dim=-2) for x in (k, v))
+    k, v = _taken(k, ids), _taken(v, ids)
     grouped = rearrange(widen(q), "... (h g) q d -> ... h g q d", h=kv_heads)
     scores = einsum(grouped, widen(k), "... h g q d, ... h q n d -> ... h g q n")
     hidden = (wanted == -torch.inf)[..., None, None, :, :]
