@@ -34,8 +34,8 @@ tokens. alpha: the trained model's mean α at the token that separates, and at a
 **Two layers.** In 23_recall_two.csv a model has two such layers, one behind the other, and twice as many pairs: 8, 16
 or 32, of which a state of 16 features cannot hold the most. "delta + softmax" and "softmax + delta" are the smallest
 hybrids, in both orders. 600 steps. without 0, without 1: once and again at 32 pairs where, after the training, layer 0
-or 1 adds nothing, for the five seeds. In 23_recall_two_long.csv "delta + softmax" has three times the steps, with three
-seeds, at the rate of 600 steps.
+or 1 adds nothing, for the five seeds. In 23_recall_two_long.csv "delta + softmax" has three times the steps, and a rate
+of its own for them.
 """
 
 import sys
@@ -75,6 +75,7 @@ STARTS = tuple(f"{rule} from {start}" for rule in ("gated delta", "linear decay"
 BOUNDARY = ("softmax", "delta", "gated delta", "linear decay", *STARTS,
             *(f"gated delta fixed{start}" for start in ("", " from 3", " from 1")))
 TWO = ("delta + delta", "delta + softmax", "softmax + softmax", "softmax + delta")
+TWO_LONG = ("delta + softmax",)
 PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
 OLD, SEPARATOR = 24, KEYS           # pairs of the old document; the key of the token behind it
@@ -245,8 +246,8 @@ def measure(rule: str, rate: float, seed: int, length: int, task: Callable = dra
     return row
 
 
-def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> dict[str, float]:
-    """One table: the best rate of each rule, then five seeds at it. Gives the rates."""
+def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> None:
+    """One table: the best rate of each rule, then five seeds at it."""
     columns = {draw_boundary: BOUNDARY_COLUMNS, draw_twice: TWO_COLUMNS}.get(task, COLUMNS)
 
     def measured(*setting) -> list[str]:
@@ -258,7 +259,6 @@ def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable 
     best = {rule: table.downhill(RATES, 0.01, lambda rate, rule=rule: wrong(rule, rate, TUNED_ON)) for rule in rules}
     table.resume(file, columns, [(rule, best[rule], seed) for seed in SEEDS for rule in rules],
                  lambda *setting: [measured(*setting)])
-    return best
 
 
 def main() -> None:
@@ -267,9 +267,8 @@ def main() -> None:
     run(LONG_TABLE, LONG)
     run(START_TABLE, LONG, STARTS)
     run(BOUNDARY_TABLE, LONG, BOUNDARY, draw_boundary)
-    rate = run(TWO_TABLE, LONG, TWO, draw_twice)["delta + softmax"]
-    table.resume(TWO_LONG_TABLE, TWO_COLUMNS, [("delta + softmax", rate, seed) for seed in SEEDS[:3]],
-                 lambda *setting: [measure(*setting, 3 * LONG, draw_twice)])
+    run(TWO_TABLE, LONG, TWO, draw_twice)
+    run(TWO_LONG_TABLE, 3 * LONG, TWO_LONG, draw_twice)
 
 
 if __name__ == "__main__":

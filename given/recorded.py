@@ -1,0 +1,90 @@
+"""Reads what the experiments under assets/evidence wrote, and prints it: a row for each contestant, a number a seed."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+
+EVIDENCE = Path(__file__).resolve().parent.parent / "assets" / "evidence"
+Rows = list[dict[str, str]]
+
+
+def read(name: str, names: Mapping[str, str] | None = None) -> Rows:
+    """The rows of a table; names: what a contestant is called on the page, by (part of) its name in the file."""
+    with (EVIDENCE / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        first = next(iter(row))
+        for theirs, ours in (names or {}).items():
+            row[first] = row[first].replace(theirs, ours)
+    return rows
+
+
+def numbers(rows: Rows, column: str) -> list[list[float]]:
+    """(rows, numbers): a column that holds several numbers, with blanks between them."""
+    return [[float(n) for n in row[column].split()] for row in rows]
+
+
+def share(row: dict[str, str]) -> float:
+    """The share that is right."""
+    return 1 - float(row["wrong"])
+
+
+def spread(of: Sequence[float]) -> str:
+    return f"{mean(of):.3f} ± {stdev(of):.3f}"
+
+
+def each(of: Iterable[float], digits: int = 2) -> str:
+    """A number for each seed."""
+    return " ".join(f"{n:.{digits}f}" for n in of)
+
+
+def trained(rows: Rows) -> dict[str, tuple[str, Rows]]:
+    """{contestant: (its rate, its rows)} of seeds 0 to 4; seeds from 100 on have chosen the rate."""
+    found: dict[str, tuple[str, Rows]] = {}
+    for row in rows:
+        if int(row["seed"]) < 5:
+            found.setdefault(row["rule"], (row["rate"], []))[1].append(row)
+    return found
+
+
+def by_seed(runs: Iterable[tuple[str, Rows]], without: Sequence[int] = ()) -> None:
+    """Told once and again, at the most pairs: each a number for each seed; a line for each name.
+
+    without: more lines below it, where one layer was taken away.
+    """
+    print(f"{'seed by seed':24} {'told once':24}   told again")
+    for name, rows in runs:
+        parts = {name: [[of[-1] for of in numbers(rows, part)] for part in ("once", "again")]}
+        parts |= {f"  without layer {n}": [*zip(*numbers(rows, f"without {n}"), strict=True)] for n in without}
+        for what, shares in parts.items():
+            print(f"{what:24}", "   ".join(map(each, shares)))
+
+
+def sweep(rows: Rows, rules: Iterable[str]) -> None:
+    """The mean and the lowest of the tuning seeds, each contestant at each rate; a star where it was then trained."""
+    rates, chosen = sorted({row["rate"] for row in rows}, key=float), trained(rows)
+    print("mean / lowest of three  ", *[f"{rate:>12}" for rate in rates])
+    for rule in rules:
+        line = f"{rule:24}"
+        for rate in rates:
+            three = [share(row) for row in rows
+                     if (row["rule"], row["rate"]) == (rule, rate) and int(row["seed"]) >= 100]
+            star = "*" if rate == chosen[rule][0] else " "
+            line += f" {mean(three):6.3f}/{min(three):.2f}{star}" if three else " " * 13
+        print(line.rstrip())
+
+
+def warmed(rows: Rows) -> dict[tuple[str, str], Rows]:
+    """{(model, warm-up): its rows}, after a print of seed 100's bits: a line for each of these, a column for a rate."""
+    found: dict[tuple[str, str], Rows] = {}
+    for row in rows:
+        found.setdefault((row["model"], row["warm-up"]), []).append(row)
+    rates = sorted({row["rate"] for row in rows}, key=float)
+    print("bits per byte, one seed  warm-up", "  ".join(f"{rate:>6}" for rate in rates))
+    for (name, warmup), own in found.items():
+        bits = {row["rate"]: f"{float(row['bits per byte']):6.2f}" for row in own if row["seed"] == "100"}
+        chosen = {row["rate"] for row in own if row["seed"] != "100"}
+        line = [bits.get(rate, "").rjust(6) + (" ", "*")[rate in chosen] for rate in rates]
+        print(f"{name:24} {warmup:>7} {' '.join(line)}".rstrip())
+    return {setting: five for setting, own in found.items() if (five := [row for row in own if row["seed"] != "100"])}
