@@ -394,6 +394,41 @@ def test_reserve_without_room(impl, draw):
             raises(ValueError, lambda: cache.reserve("b", 0), names="n"), _texts(cache)]
 
 
+def test_a_text_ends(impl, draw):
+    """free gives back all blocks of a text, the last one of its table first, and forgets its table and its length.
+
+    Blocks join the end of unused in this order, and the other text keeps its own.
+    """
+    cache, seen = _cache(impl, draw, blocks=12), []
+    cache.start("a"), cache.start("b")
+    for id, n in zip("abab", (3 + draw.ints(4, 4)).tolist()):
+        cache.reserve(id, n)
+    for id in "ab":
+        cache.free(id)
+        seen.append([_texts(cache), list(cache.chains)])
+    return [*seen, raises(KeyError, lambda: cache.free("a")), cache.start("a"), _texts(cache)]
+
+
+@points(2)
+def test_a_table_forks(impl, draw):
+    """A fork holds the same blocks, one more for each; who then grows in a partly filled one moves to a copy of it.
+
+    The fork's table is a list of its own. Keys and values are copied in every layer. Who is left alone with the old
+    block stays in it, and a full block is not copied.
+    """
+    seen, cache = [], _cache(impl, draw, blocks=16, layers=2)
+    cache.keys.copy_(draw(*cache.keys.shape)), cache.values.copy_(draw(*cache.values.shape))
+    for n, (one, other) in enumerate(("ab", "cd")):
+        cache.start(one)
+        cache.reserve(one, 8 - (1 + int(draw.ints(3))) * n)
+        cache.fork(one, other)
+        seen.append(_texts(cache))
+        for id in (other, one):
+            cache.reserve(id, 1)
+            seen.append([_texts(cache), cache.keys[:, cache.tables[id][-1]], cache.values[:, cache.tables[id][-1]]])
+    return [*seen, raises(ValueError, lambda: cache.fork("a", "d"), names="new"), _texts(cache)]
+
+
 def test_slots(impl, draw):
     """Position p of a text lies in slot block · block_size + p mod block_size; as many slots as positions.
 
@@ -650,6 +685,24 @@ def test_advance(impl, draw):
     return [*seen, scheduler.advance(job, 5), _where(scheduler)]
 
 
+def test_come_and_go(impl, draw):
+    """add puts a job behind all who wait; remove takes it from where it stands: if it runs, its blocks are free.
+
+    Who waits is not in the cache, and holds no block.
+    """
+    scheduler = _scheduler(impl, draw, (1 + draw.ints(9, 4)).tolist())
+    for _ in range(2):
+        job = scheduler.waiting.popleft()
+        scheduler.cache.start(job.id)
+        scheduler.advance(job, 5)
+        scheduler.running.append(job)
+    seen = [_where(scheduler)]
+    for id in (0, 3):
+        scheduler.remove(scheduler.find(id))
+        seen.append(_where(scheduler))
+    return seen
+
+
 @points(3)
 def test_plan(impl, draw):
     """First come, first served: in order, each gets what it needs in a step, until the budget is spent.
@@ -680,7 +733,7 @@ def test_preemption(impl, draw):
 
 
 @points(2)
-def test_preempt(impl, draw):
+def test_preempt_the_last(impl, draw):
     """preempt takes the last of the running jobs: its blocks are free, and it is the first of those who wait.
 
     Its tokens, those it got, too, stay with it.

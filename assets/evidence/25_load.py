@@ -8,12 +8,13 @@ request, of LENGTH positions, gets one token; CPU time, medians of TURNS.
 25_steps.csv, measured: what a step takes on the pocket model, by what it computes. kind "decode": a token for each of
 so many requests, of so many positions each; "prompt": so many tokens of one request, which has so many positions then.
 
-25_load.csv, counted: a Clock is an Engine whose passes compute nothing, but take the time that 25_steps.csv says.
-REQUESTS requests come at random times (Poisson), load of them in a thousand units of time on the mean. Contestants,
-each in the memory of BLOCKS blocks:
+25_load.csv, counted: a Clock is an Engine whose passes compute nothing, but take a time. cost says which: "measured",
+what 25_steps.csv says; "roofline", one unit up to ROOFLINE tokens and in proportion above, as on a GPU where only
+reading the weights and multiplying by them takes time. REQUESTS requests come at random times (Poisson), load of them
+in a thousand units of time on average. Contestants, each in the memory of BLOCKS blocks:
 
     batch        who comes waits until all who run are finished; most: how many run at once
-    reserved     continuous, but each holds room for WINDOW positions, so that only few run at once
+    reserved     continuous, but each holds room for the longest text there is, so that only few run at once; budget
     known        continuous, but each holds from its start the blocks of its prompt and of all max_new_tokens, which it
                  gets here: reserving cannot do better. Nobody is preempted; most, budget: as below
     continuous   who comes is let in at the next step; most: how many run at once; budget: tokens per step
@@ -21,7 +22,9 @@ each in the memory of BLOCKS blocks:
 seed: TUNED_ON are to choose each contestant's setting at each load, SEEDS to report it. throughput: new tokens in a
 unit of time, from the first arrival to the last token. p50, p99: percentiles of latency, the time from a request's
 arrival to its last token, divided by how many new tokens it gets. first: the 99th percentile of the time to the first
-token. preemptions: how many there were.
+token. preemptions: how many there were. At REAL_LOAD, continuous runs once more at its own most and without a budget.
+
+25_users.csv, counted: continuous at its best setting, with other numbers of users than REQUESTS.
 
 25_real.csv, measured: the same at one load, with the model. predicted: how long the computing takes by 25_steps.csv;
 measured: how long it takes; and p50 and p99 of both.
@@ -48,18 +51,23 @@ from solutions.ex25_serving import Engine, Job, Output, Request, Scheduler, bloc
 
 STEPS, STEP_COLUMNS = HERE / "25_steps.csv", ["kind", "tokens", "positions", "time"]
 LOAD = HERE / "25_load.csv"
-COLUMNS = ["contestant", "most", "budget", "load", "seed", "throughput", "p50", "p99", "first", "preemptions"]
+COLUMNS = ["cost", "contestant", "most", "budget", "load", "seed", "throughput", "p50", "p99", "first", "preemptions"]
+USERS, USER_COLUMNS = HERE / "25_users.csv", ["users", "load", "seed", "p50", "p99"]
 REAL = HERE / "25_real.csv"
 REAL_COLUMNS = ["contestant", "load", "seed", "predicted", "measured", "p50 predicted", "p50 measured", "p99 predicted",
                 "p99 measured"]
 WINDOW, BLOCK_SIZE, BLOCKS, LENGTH, TURNS, REQUESTS = 512, 16, 160, 64, 15, 400
+LONGEST, ROOFLINE = 200, 206        # of a prompt, and of an answer; tokens in the time of one (lesson 24)
 ROWS, POSITIONS, PROMPTS = (1, 2, 4, 8, 16, 24, 32, 48, 64), (32, 96, 192, 384), (2, 4, 8, 16, 32, 64, 128, 256, 512)
 LOADS, SEEDS, TUNED_ON = (20, 40, 60, 80, 100, 120, 140), range(5), range(5, 8)
-BATCHES, MOST, BUDGETS = (8, 16, 32, 64), (16, 20, 24, 28, 32, 64), (16, 32, 64, 128, 256, 512)
+ROOFLINE_LOADS = (300,)
+BATCHES, MOST, BUDGETS = (8, 16, 32, 64, 128), (16, 20, 24, 28, 32, 64), (16, 32, 64, 128, 256, 512)
 SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
-            *(("reserved", BLOCKS * BLOCK_SIZE // WINDOW, budget) for budget in BUDGETS),
+            *(("reserved", BLOCKS // -(-2 * LONGEST // BLOCK_SIZE), budget) for budget in BUDGETS),
             *((name, most, budget) for name in ("known", "continuous") for most in MOST for budget in BUDGETS)]
-REAL_LOAD, REAL_REQUESTS = 60, 60
+NAMES, REAL_LOAD, REAL_REQUESTS = ("batch", "reserved", "known", "continuous"), 60, 60
+NO_BUDGET, USER_SETTINGS = 10**6, [(count, load, seed) for count in (200, 1600) for load in (80, 120) for seed in SEEDS]
+COSTS = [("measured", load) for load in LOADS] + [("roofline", load) for load in ROOFLINE_LOADS]
 
 
 class BatchByBatch(Scheduler):
@@ -161,7 +169,7 @@ def takes(rows: int, n: int, positions: int) -> float:
 def requests(seed: int, load: float, count: int = REQUESTS, vocab: int = 2) -> tuple[list[Request], list[float]]:
     """So many requests, and when they come."""
     rng = torch.Generator().manual_seed(seed)
-    prompts, news = ((3.6 + 0.8 * torch.randn(count, generator=rng)).exp().clamp(4, 200).int().tolist()
+    prompts, news = ((3.6 + 0.8 * torch.randn(count, generator=rng)).exp().clamp(4, LONGEST).int().tolist()
                      for _ in range(2))
     gaps = torch.empty(count, dtype=torch.float64).exponential_(load / 1000, generator=rng).tolist()
     made = [Request(id=id, prompt=torch.randint(vocab, (length,), generator=rng).tolist(), max_new_tokens=new,
@@ -173,10 +181,13 @@ def requests(seed: int, load: float, count: int = REQUESTS, vocab: int = 2) -> t
 class Clock(Engine):
     """An engine whose passes compute nothing; `spent` is the time that they would take."""
 
-    spent = 0.0
+    spent, cost = 0.0, "measured"
 
     def forward(self, jobs: list[Job], n: int) -> torch.Tensor:
-        self.spent += takes(len(jobs), n, max(self.cache.lengths[job.id] for job in jobs))
+        if self.cost == "roofline":
+            self.spent += max(1, len(jobs) * n / ROOFLINE)
+        else:
+            self.spent += takes(len(jobs), n, max(self.cache.lengths[job.id] for job in jobs))
         return torch.zeros(len(jobs), 1)
 
     def choose(self, job: Job, logits: torch.Tensor) -> Output:
@@ -234,18 +245,29 @@ def nothing() -> Transformer:
     return Transformer(ModelConfig(vocab_size=2, d_model=4, layers=1, heads=1, kv_heads=1, d_ff=4, max_seq_len=WINDOW))
 
 
-def measure(contestant: str, most: int, budget: int, load: float, seed: int) -> list[list[str]]:
+def counted(cost: str, contestant: str, most: int, budget: int, made: list, arrivals: list) -> dict[str, float]:
     clock = engine(Clock, nothing(), contestant, most, budget)
-    found = drive(clock, *requests(seed, load))
-    return [[contestant, str(most), str(budget), str(load), str(seed),
-             *(f"{found[name]:.4f}" for name in COLUMNS[5:9]), str(clock.scheduler.preemptions)]]
+    clock.cost = cost
+    return drive(clock, made, arrivals) | {"preemptions": clock.scheduler.preemptions}
 
 
-def best(contestant: str, load: float) -> tuple[int, int]:
+def measure(cost: str, contestant: str, most: int, budget: int, load: float, seed: int) -> list[list[str]]:
+    found = counted(cost, contestant, most, budget, *requests(seed, load))
+    return [[cost, contestant, str(most), str(budget), str(load), str(seed),
+             *(f"{found[name]:.4f}" for name in COLUMNS[6:10]), str(found["preemptions"])]]
+
+
+def others(count: int, load: float, seed: int) -> list[list[str]]:
+    """With so many users."""
+    found = counted("measured", "continuous", *best("measured", "continuous", load), *requests(seed, load, count))
+    return [[str(count), str(load), str(seed), *(f"{found[name]:.4f}" for name in USER_COLUMNS[3:])]]
+
+
+def best(cost: str, contestant: str, load: float) -> tuple[int, int]:
     """The contestant's (most, budget) at this load: that of the lowest mean p99 over the seeds to tune on."""
     found: dict[tuple[int, int], float] = {}
-    for name, most, budget, at, seed, _, _, p99, *_ in table.read(LOAD):
-        if (name, at) == (contestant, str(load)) and int(seed) in TUNED_ON:
+    for by, name, most, budget, at, seed, _, _, p99, *_ in table.read(LOAD):
+        if (by, name, at) == (cost, contestant, str(load)) and int(seed) in TUNED_ON:
             found[int(most), int(budget)] = found.get((int(most), int(budget)), 0) + float(p99)
     return min(found, key=found.__getitem__)
 
@@ -253,7 +275,7 @@ def best(contestant: str, load: float) -> tuple[int, int]:
 def compare(contestant: str, load: float, seed: int) -> list[list[str]]:
     """With the model, and without."""
     made = requests(seed, load, REAL_REQUESTS, model().config.vocab_size)
-    pair = [engine(kind, network, contestant, *best(contestant, load))
+    pair = [engine(kind, network, contestant, *best("measured", contestant, load))
             for kind, network in ((Clock, nothing()), (Real, model()))]
     pair[0].model = model()          # whose vocabulary the prompts are from; it is not asked
     found = [drive(one, *made) for one in pair]
@@ -264,11 +286,14 @@ def compare(contestant: str, load: float, seed: int) -> list[list[str]]:
 def main() -> None:
     torch.set_num_threads(1)
     table.resume(STEPS, STEP_COLUMNS, STEP_SETTINGS, step_row)
-    table.resume(LOAD, COLUMNS, [(*setting, load, seed) for setting in SETTINGS for load in LOADS for seed in TUNED_ON],
-                 measure)
-    chosen = [(name, *best(name, load), load, seed) for name in ("batch", "reserved", "known", "continuous")
-              for load in LOADS for seed in SEEDS]
+    table.resume(LOAD, COLUMNS, [(cost, *setting, load, seed) for cost, load in COSTS for setting in SETTINGS
+                                 for seed in TUNED_ON], measure)
+    chosen = [(cost, name, *best(cost, name, load), load, seed) for cost, load in COSTS for name in NAMES
+              for seed in SEEDS]
+    chosen += [("measured", "continuous", best("measured", "continuous", REAL_LOAD)[0], NO_BUDGET, REAL_LOAD, seed)
+               for seed in SEEDS]
     table.resume(LOAD, COLUMNS, chosen, measure)
+    table.resume(USERS, USER_COLUMNS, USER_SETTINGS, others)
     table.resume(REAL, REAL_COLUMNS, [(name, REAL_LOAD, seed) for name in ("batch", "continuous") for seed in SEEDS],
                  compare)
 

@@ -26,23 +26,49 @@ def test_what_a_step_takes(script, recorded):
 
 
 def test_each_runs_at_its_own_best_setting(script, rows):
-    found = [(row["contestant"], *(int(row[name]) for name in ("most", "budget", "load", "seed"))) for row in rows]
+    found = [(row["cost"], row["contestant"], *(int(row[name]) for name in ("most", "budget", "load", "seed")))
+             for row in rows]
     assert len(set(found)) == len(found)
-    assert {(*setting, load, seed) for setting in script.SETTINGS for load in script.LOADS
+    assert {(cost, *setting, load, seed) for cost, load in script.COSTS for setting in script.SETTINGS
             for seed in script.TUNED_ON} <= set(found)
     shown = [run for run in found if run[-1] in script.SEEDS]
-    assert sorted(shown) == sorted((name, *script.best(name, load), load, seed)
-                                   for name in ("batch", "reserved", "known", "continuous")
-                                   for load in script.LOADS for seed in script.SEEDS)
+    most = script.best("measured", "continuous", script.REAL_LOAD)[0]
+    assert sorted(shown) == sorted(
+        [(cost, name, *script.best(cost, name, load), load, seed) for cost, load in script.COSTS
+         for name in script.NAMES for seed in script.SEEDS]
+        + [("measured", "continuous", most, script.NO_BUDGET, script.REAL_LOAD, seed)
+           for seed in script.SEEDS])
 
 
+@pytest.mark.parametrize("cost, load", [("measured", 60), ("roofline", 300)])
 @pytest.mark.parametrize("name", ["batch", "reserved", "known", "continuous"])
-def test_a_run_comes_out_again(script, rows, name):
-    row = next(row for row in rows if (row["contestant"], row["load"], row["seed"]) == (name, "60", "0"))
-    [again] = script.measure(name, int(row["most"]), int(row["budget"]), 60, 0)
+def test_a_run_comes_out_again(script, rows, name, cost, load):
+    row = next(row for row in rows if (row["cost"], row["contestant"], row["load"], row["seed"])
+               == (cost, name, str(load), "0"))
+    [again] = script.measure(cost, name, int(row["most"]), int(row["budget"]), load, 0)
     again = dict(zip(script.COLUMNS, again, strict=True))
     for column in ("throughput", "p50", "p99", "first"):    # another processor may round a length otherwise
         assert float(again[column]) == pytest.approx(float(row[column]), rel=0.1)
+
+
+def test_other_numbers_of_users(script, recorded):
+    rows = recorded("25_users")
+    assert [tuple(int(row[name]) for name in ("users", "load", "seed")) for row in rows] == script.USER_SETTINGS
+    [again] = script.others(200, 120, 0)
+    row = next(row for row in rows if [row[name] for name in ("users", "load", "seed")] == again[:3])
+    for value, column in zip(again[3:], ("p50", "p99"), strict=True):
+        assert float(value) == pytest.approx(float(row[column]), rel=0.1)
+
+
+def test_transformers_gives_the_same_texts(evidence, recorded):
+    script, rows = evidence("25_transformers"), recorded("25_transformers")
+    assert [int(row["seed"]) for row in rows] == list(script.SEEDS)
+    assert {int(row["same"]) for row in rows} == {script.REQUESTS}
+    script.TURNS = 1
+    [[seed, engine, transformers, same]] = script.measure(0)
+    assert int(same) >= script.REQUESTS - 2         # rounding may decide between two tokens
+    recorded_ratio = float(rows[0]["engine"]) / float(rows[0]["transformers"])
+    assert float(engine) / float(transformers) == pytest.approx(recorded_ratio, rel=0.5)    # it depends on the machine
 
 
 def test_the_model_takes_as_long_as_counted(script, recorded):
