@@ -61,7 +61,7 @@ LONGEST, ROOFLINE = 200, 206        # of a prompt, and of an answer; tokens in t
 ROWS, POSITIONS, PROMPTS = (1, 2, 4, 8, 16, 24, 32, 48, 64), (32, 96, 192, 384), (2, 4, 8, 16, 32, 64, 128, 256, 512)
 LOADS, SEEDS, TUNED_ON = (20, 40, 60, 80, 100, 120, 140), range(5), range(5, 8)
 ROOFLINE_LOADS = (300,)
-BATCHES, MOST, BUDGETS = (8, 16, 32, 64, 128), (16, 20, 24, 28, 32, 64), (16, 32, 64, 128, 256, 512)
+BATCHES, MOST, BUDGETS = (8, 16, 32, 64, 128), (16, 32, 64, 20, 24, 28), (16, 32, 64, 128, 256, 512)
 SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
             *(("reserved", BLOCKS // -(-2 * LONGEST // BLOCK_SIZE), budget) for budget in BUDGETS),
             *((name, most, budget) for name in ("known", "continuous") for most in MOST for budget in BUDGETS)]
@@ -264,7 +264,7 @@ def others(count: int, load: float, seed: int) -> list[list[str]]:
 
 
 def best(cost: str, contestant: str, load: float) -> tuple[int, int]:
-    """The contestant's (most, budget) at this load: that of the lowest mean p99 over the seeds to tune on."""
+    """The contestant's (most, budget) at this load: the lowest mean p99 over those to tune on; of equals, the first."""
     found: dict[tuple[int, int], float] = {}
     for by, name, most, budget, at, seed, _, _, p99, *_ in table.read(LOAD):
         if (by, name, at) == (cost, contestant, str(load)) and int(seed) in TUNED_ON:
