@@ -1,14 +1,15 @@
-"""Trains models of four widths at eight learning rates, in the standard parametrization and in μP: 27_widths.csv.
+"""Trains models of four widths at eight learning rates, in two standard parametrizations and in μP: 27_widths.csv.
 
     python assets/evidence/27_widths.py        (or: make evidence)
 
-Both start from the same model at width BASE. 27_constants.csv: how its two constants were **tuned** there, the factor
+All start from the same model at width BASE. 27_constants.csv: how its two constants were **tuned** there, the factor
 init on the matrices of the blocks and the factor output on the logits, with the rate, by two seeds that are used for
-nothing else. The best pair of them is kept by both at every width. In "standard" nothing else depends on the width;
-"muP" is with_mup and mup_groups from BASE. AdamW without decay, 256 steps of 512 bytes of the text of library.py,
-lesson 14's cosine. In 27_widths.csv each width has all RATES, from as many seeds as SEEDS says.
+nothing else. The best pair of them is kept by all at every width. In "standard" nothing else depends on the width; in
+"fan-in" the start does: the matrices of the blocks and the unembedding are drawn with a std of σ / √m, m times as wide
+as BASE, so as 1 / √fan-in; "muP" is with_mup and mup_groups from BASE. AdamW without decay, 256 steps of 512 bytes of
+the text of library.py, lesson 14's cosine. In 27_widths.csv each width has all RATES, from as many seeds as SEEDS says.
 
-27_transfer.csv: the widest model from five more seeds, in both, at the rate that is best for it and at the one that is
+27_transfer.csv: the widest model from five more seeds, in each, at the rate that is best for it and at the one that is
 best for BASE, by the means of 27_widths.csv.
 """
 
@@ -22,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from assets.evidence import scaling, table  # noqa: E402
-from solutions.ex27_scaling import mup_groups, with_mup  # noqa: E402
+from solutions.ex27_scaling import hidden_matrices, mup_groups, with_mup  # noqa: E402
 
 TABLE, CONSTANTS, TRANSFER = HERE / "27_widths.csv", HERE / "27_constants.csv", HERE / "27_transfer.csv"
 COLUMNS = ["parametrization", "width", "rate", "seed", "bits per byte"]
@@ -34,6 +35,7 @@ INITS, OUTPUTS, TRIED = (1, 2, 4), (1, 4, 16, 64), (0.004, 0.008, 0.016, 0.032, 
 SEEDS, TUNED_ON = {32: 4, 64: 2, 128: 2, 256: 2}, (100, 101)
 FINAL = range(10, 15)               # the seeds of 27_transfer.csv
 PARAMETRIZATIONS = ("standard", "muP")
+FAN_IN, FAN_IN_RATES, FAN_IN_SEEDS = "fan-in", RATES[:5], {256: 1, 128: 1, 64: 1}   # BASE: the same as "standard"
 
 
 def train(parametrization: str, width: int, rate: float, seed: int, init: float, output: float,
@@ -42,6 +44,10 @@ def train(parametrization: str, width: int, rate: float, seed: int, init: float,
     config = scaling.config(width, LAYERS, tied=False)
     base = scaling.config(BASE, LAYERS, tied=False) if parametrization == "muP" else config
     model = with_mup(scaling.new(config, seed), base, init, output)
+    if parametrization == FAN_IN:
+        with torch.no_grad():
+            for p in (*hidden_matrices(model).values(), model.unembedding.weight):
+                p.mul_(math.sqrt(BASE / width))
     adam = torch.optim.AdamW(mup_groups(model, base, rate), betas=(0.9, 0.95), fused=True)
     return model, scaling.train(model, adam, seed, STEPS, BATCH, scaling.cosine(STEPS), stop)
 
@@ -63,7 +69,10 @@ def constants() -> tuple[float, float]:
 
 
 def best(parametrization: str, width: int) -> float:
-    return min(RATES, key=lambda rate: mean(TABLE, (parametrization, width, rate)))
+    if parametrization == FAN_IN and width == BASE:
+        return best("standard", BASE)
+    rates = FAN_IN_RATES if parametrization == FAN_IN else RATES
+    return min(rates, key=lambda rate: mean(TABLE, (parametrization, width, rate)))
 
 
 def main() -> None:
@@ -75,13 +84,15 @@ def main() -> None:
                                                     bits("standard", BASE, rate, seed, init, output)]])
     init, output = constants()
     table.resume(TABLE, COLUMNS,
-                 [(name, width, rate, seed) for width in WIDTHS for seed in range(SEEDS[width]) for name in
-                  PARAMETRIZATIONS for rate in RATES],
+                 [*((name, width, rate, seed) for width in WIDTHS for seed in range(SEEDS[width]) for name in
+                    PARAMETRIZATIONS for rate in RATES),
+                  *((FAN_IN, width, rate, seed) for width, seeds in FAN_IN_SEEDS.items() for seed in range(seeds)
+                    for rate in FAN_IN_RATES)],
                  lambda *run: [[*map(str, run), bits(*run, init, output)]])
 
     widest = WIDTHS[-1]
     table.resume(TRANSFER, COLUMNS,
-                 [(name, widest, rate, seed) for seed in FINAL for name in PARAMETRIZATIONS
+                 [(name, widest, rate, seed) for seed in FINAL for name in (*PARAMETRIZATIONS, FAN_IN)
                   for rate in sorted({best(name, BASE), best(name, widest)})],
                  lambda *run: [[*map(str, run), bits(*run, init, output)]])
 

@@ -4,10 +4,11 @@ import json
 import subprocess
 
 import pytest
+import torch
 
 from grader.course import chapters
 from solutions.ex13_transformer import count_parameters
-from solutions.ex27_scaling import ScalingLaw, training_flops
+from solutions.ex27_scaling import ScalingLaw, hidden_matrices, training_flops
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 EVIDENCE = chapters.ROOT / "assets" / "evidence"
@@ -24,16 +25,13 @@ def mean_by(rows: list[dict], names: tuple[str, ...], column: str, seeds) -> dic
 
 # -- AdamW and Muon
 
-@pytest.mark.parametrize("name", ["27_muon", "27_muon_scaled"])
-def test_each_optimizer_is_trained_from_all_seeds_at_its_own_best_rate(evidence, recorded, name):
+def test_each_optimizer_is_trained_from_all_seeds_at_its_own_best_rate(evidence, recorded):
     """The best rate has a worse one on either side."""
-    script, rows = evidence("27_muon"), recorded(name)
-    file = EVIDENCE / f"{name}.csv"
-    tried = mean_by(rows, ("optimizer", "rate"), "bits per byte", script.TUNED_ON[file])
+    script, rows = evidence("27_muon"), recorded("27_muon_scaled")
+    tried = mean_by(rows, ("optimizer", "rate"), "bits per byte", [script.TUNED_ON])
     trained = mean_by(rows, ("optimizer", "rate"), "bits per byte", script.SEEDS)
-    for optimizer in script.OPTIMIZERS[file]:
-        rates = script.RATES[optimizer]
-        best = script.best(file, optimizer)
+    for optimizer, rates in script.RATES.items():
+        best = script.best(optimizer)
         assert rates[0] < best < rates[-1] and (optimizer, str(best)) in trained
         assert tried[optimizer, str(best)] == min(tried[optimizer, str(rate)] for rate in rates)
 
@@ -41,12 +39,30 @@ def test_each_optimizer_is_trained_from_all_seeds_at_its_own_best_rate(evidence,
 def test_a_run_of_each_optimizer_starts_as_recorded(evidence, recorded):
     """The text differs between Pythons: within 2 %."""
     script, rows = evidence("27_muon"), recorded("27_muon_scaled")
-    adamw_rate = script.best(script.SCALED, "AdamW")
-    for optimizer in ("AdamW", "Muon"):
-        rate = script.best(script.SCALED, optimizer)
+    adamw_rate = script.best("AdamW")
+    for optimizer in ("AdamW", "Muon", "Muon, 0 steps"):
+        rate = script.best(optimizer)
         row = next(row for row in rows if (row["optimizer"], row["rate"], row["seed"]) == (optimizer, str(rate), "0"))
-        _, losses = script.train(script.SCALED, optimizer, rate, 0, adamw_rate, stop=20)
+        _, losses = script.train(optimizer, rate, 0, adamw_rate, stop=20)
         assert sum(losses) / 20 == pytest.approx(float(row["losses"].split()[0]), rel=0.02)
+
+
+def test_a_step_without_newton_schulz_has_the_size_of_one_with_all_strengths_1(evidence):
+    script = evidence("27_muon")
+    config = script.scaling.config(script.WIDTH, script.LAYERS, tied=False)
+    moved = {}
+    for name in ("Muon", "Muon, 0 steps"):
+        model = script.scaling.new(config, 0)
+        hidden = hidden_matrices(model)
+        for p in model.parameters():
+            p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(p.numel()))
+        before = {name: p.detach().clone() for name, p in hidden.items()}
+        script.optimizer_of(name, model, 0.01, 0.004).step()
+        moved[name] = {at: (p.detach() - (1 - 0.01 * script.DECAY) * before[at]).norm() for at, p in hidden.items()}
+    for at, size in moved["Muon, 0 steps"].items():
+        rows_, columns = hidden[at].shape
+        assert size == pytest.approx(0.01 * 0.2 * (max(rows_, columns) * min(rows_, columns)) ** 0.5, rel=1e-3)
+        assert 0.6 * size < moved["Muon"][at] < 1.2 * size
 
 
 # -- widths
@@ -57,7 +73,9 @@ def test_both_parametrizations_start_from_one_model(evidence, recorded):
     found = {(row["parametrization"], int(row["width"]), float(row["rate"]), int(row["seed"])):
              float(row["bits per byte"]) for row in rows}
     assert found.keys() == {(name, width, rate, seed) for name in script.PARAMETRIZATIONS for width in script.WIDTHS
-                            for rate in script.RATES for seed in range(script.SEEDS[width])}
+                            for rate in script.RATES for seed in range(script.SEEDS[width])} | {
+        (script.FAN_IN, width, rate, seed) for width, seeds in script.FAN_IN_SEEDS.items()
+        for rate in script.FAN_IN_RATES for seed in range(seeds)}
     for rate in script.RATES:
         for seed in range(script.SEEDS[script.BASE]):
             assert found["standard", script.BASE, rate, seed] == pytest.approx(found["muP", script.BASE, rate, seed],
@@ -67,7 +85,7 @@ def test_both_parametrizations_start_from_one_model(evidence, recorded):
 def test_the_widest_model_is_trained_at_its_own_rate_and_at_the_small_one_s(evidence, recorded):
     script = evidence("27_widths")
     trained = mean_by(recorded("27_transfer"), ("parametrization", "width", "rate"), "bits per byte", script.FINAL)
-    for name in script.PARAMETRIZATIONS:
+    for name in (*script.PARAMETRIZATIONS, script.FAN_IN):
         for width in (script.BASE, script.WIDTHS[-1]):
             assert (name, str(script.WIDTHS[-1]), str(script.best(name, width))) in trained
 
@@ -77,6 +95,18 @@ def test_a_run_of_the_smallest_width_comes_out_as_recorded(evidence, recorded):
     script, (init, output) = evidence("27_widths"), evidence("27_widths").constants()
     row = next(row for row in recorded("27_widths") if list(row.values())[:4] == ["muP", "32", "0.008", "0"])
     assert float(script.bits("muP", 32, 0.008, 0, init, output)) == pytest.approx(float(row["bits per byte"]), rel=0.03)
+
+
+def test_the_fan_in_start_has_one_size_of_output_at_every_width(evidence):
+    """Rows of the blocks' matrices and of the unembedding have one norm; at BASE it is the standard start."""
+    script, norms = evidence("27_widths"), {}
+    for width in script.WIDTHS:
+        model, _ = script.train(script.FAN_IN, width, 0.001, 0, 1, 16, stop=0)
+        starts = {**hidden_matrices(model), "unembedding": model.unembedding.weight}
+        norms[width] = {name: p.detach().norm(dim=1).mean().item() for name, p in starts.items()}
+        assert model.unembedding.scale == 16
+    for width in script.WIDTHS[1:]:
+        assert norms[width] == pytest.approx(norms[script.BASE], rel=0.05)
 
 
 # -- the ladder
