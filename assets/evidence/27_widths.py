@@ -8,6 +8,7 @@ nothing else. The best pair of them is kept by all at every width. In "standard"
 "fan-in" the start does: the matrices of the blocks and the unembedding are drawn with a std of σ / √m, m times as wide
 as BASE, so as 1 / √fan-in; "muP" is with_mup and mup_groups from BASE. AdamW without decay, 256 steps of 512 bytes of
 the text of library.py, lesson 14's cosine. In 27_widths.csv each width has all RATES, from as many seeds as SEEDS says.
+"fan-in" has FAN_IN_RATES from FAN_IN_SEEDS seeds, and at BASE no rows: it is "standard" there.
 
 27_transfer.csv: the widest model from five more seeds, in each, at the rate that is best for it and at the one that is
 best for BASE, by the means of 27_widths.csv.
