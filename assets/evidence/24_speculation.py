@@ -5,11 +5,13 @@
 One row for each temperature, k, seed and draw; rows that are there are kept, so a run that was stopped goes on. The
 target is the pocket model, the draft the model of assets/draft. A seed stands for a place of the two documents that
 neither has read, help("formatstrings") and shutil (another Python has other texts, and so gives slightly other
-numbers), whose LENGTH tokens are continued by NEW; a draw, for the random numbers (one is enough at temperature 0).
+numbers), whose LENGTH tokens are continued by NEW; a draw, for the random numbers (one is enough at temperature 0;
+at 1, where they decide most, it takes 16).
 
 passes, drafted, judged and accepted are those of Statistics; tokens: how many were written. rate is what predicts: the
-mean of the sum of min(p, q) over the tokens that were written, with one pass of each model over them. LENGTH and NEW
-are as many tokens as the draft was taught on at a time; farther on it guesses worse.
+mean of the sum of min(p, q) over the tokens that were written, with one pass of each model over them. places: for the
+first guess of a pass, the second and so on, how many were kept of how many judged. LENGTH and NEW are as many tokens as
+the draft was taught on at a time; farther on it guesses worse.
 
 simulated asks what the measured tokens a pass owe to a text's end, where fewer than k can be guessed.
 """
@@ -18,6 +20,7 @@ import random
 import sys
 from functools import cache
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 
@@ -27,6 +30,7 @@ sys.path.insert(0, str(HERE.parent.parent))
 from assets.evidence import table  # noqa: E402
 from assets.pocket.text import docstrings, plain  # noqa: E402
 from given.torch_kernels import use_torch_kernels  # noqa: E402
+from solutions import ex24_speculative_decoding as lesson  # noqa: E402
 from solutions.ex15_generation import Sampling  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex24_speculative_decoding import (  # noqa: E402
@@ -37,10 +41,11 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 )
 
 TABLE = HERE / "24_speculation.csv"
-COLUMNS = ["temperature", "k", "seed", "draw", "tokens", "passes", "drafted", "judged", "accepted", "rate"]
-TEMPERATURES, KS, SEEDS, DRAWS = (0, 0.5, 1), (1, 2, 4, 8), range(5), range(3)
-SETTINGS = [(temperature, k, seed, draw) for draw in DRAWS for seed in SEEDS for temperature in TEMPERATURES
-            for k in KS if temperature or not draw]
+COLUMNS = ["temperature", "k", "seed", "draw", "tokens", "passes", "drafted", "judged", "accepted", "rate",
+           "places"]
+KS, SEEDS, DRAWS = (1, 2, 4, 8), range(5), {0: 1, 0.5: 3, 1: 16}       # draws at each temperature
+SETTINGS = [(temperature, k, seed, draw) for draw in range(max(DRAWS.values())) for seed in SEEDS
+            for temperature, draws in DRAWS.items() for k in KS if draw < draws]
 LENGTH, NEW = 48, 80
 
 
@@ -75,10 +80,19 @@ def rate(temperature: float, seed: int, new: list[int]) -> float:
 
 
 def measure(temperature: float, k: int, seed: int, draw: int) -> list[str]:
-    target, draft = models().values()
-    [new], found = speculative_generate(target, draft, [prompt(seed)], NEW, k=k, temperature=temperature,
-                                        rng=torch.Generator().manual_seed(seed + len(SEEDS) * draw))
-    return [*map(str, (temperature, k, seed, draw, len(new), *found)), f"{rate(temperature, seed, new):.4f}"]
+    (target, draft), one_pass, steps = models().values(), lesson.speculative_step, []
+
+    def noted(*arguments):
+        steps.append(one_pass(*arguments))
+        return steps[-1]
+
+    with patch.object(lesson, "speculative_step", noted):
+        [new], found = speculative_generate(target, draft, [prompt(seed)], NEW, k=k, temperature=temperature,
+                                            rng=torch.Generator().manual_seed(seed + len(SEEDS) * draw))
+    places = [f"{sum(count > place for _, _, count in steps)}/"
+              f"{sum(tried > place and count >= place for _, tried, count in steps)}" for place in range(k)]
+    return [*map(str, (temperature, k, seed, draw, len(new), *found)), f"{rate(temperature, seed, new):.4f}",
+            " ".join(places)]
 
 
 def simulated(share: float, k: int, texts: int, chance: random.Random) -> float:
