@@ -174,13 +174,12 @@ class DataParallel(nn.Module):
     def __init__(self, module: nn.Module, group: Group, bucket_bytes: int = 25 * 2**20):
         super().__init__()
         # BEGIN SOLUTION
-        at_least_one(bucket_bytes=bucket_bytes)
+        self.buckets = make_buckets(module.parameters(), bucket_bytes)
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         group.agree(module=[(name, tuple(x.shape), x.dtype) for name, x in state.items()])
         for x in state.values():
             x.data.copy_(broadcast(x, group))
         self.module, self.group = module, group
-        self.buckets = make_buckets(module.parameters(), bucket_bytes)
         self.arrived: set[nn.Parameter] = set()
         self.done, self.syncing = 0, True
         for bucket in self.buckets:
@@ -655,9 +654,10 @@ def run_pipeline(
     Raises ValueError on all ranks, naming inputs, where not all have as many inputs as targets, and as others.
     """
     # BEGIN SOLUTION
-    group.agree(inputs=len(inputs), targets=len(inputs) == len(targets))
-    if len(inputs) != len(targets):
-        raise ValueError(f"inputs must be as many as targets, {len(targets)}, got {len(inputs)}")
+    for rank, (many, wanted) in enumerate(group.everyones((len(inputs), len(targets)))):
+        if many != wanted:
+            raise ValueError(f"inputs must be as many as targets, {wanted}, got {many} on rank {rank}")
+    group.agree(inputs=len(inputs))
     before = group.rank - 1 if group.rank > 0 else None
     after = group.rank + 1 if group.rank < group.size - 1 else None
     kept, total, arrived = {}, 0.0, None

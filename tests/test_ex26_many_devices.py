@@ -290,7 +290,9 @@ def test_make_buckets_leaves_out(impl, draw):
     parameters = [nn.Parameter(draw(2)) for _ in range(6)]
     parameters[1].requires_grad_(False)
     parameters[3] = nn.Parameter(draw(2).bfloat16())
+    empty = [nn.Parameter(draw(0)) for _ in range(2)]
     return {"buckets": _named(impl.make_buckets(parameters, 1000), parameters),
+            "of no numbers": _named(impl.make_buckets(empty, 1), empty),
             "none": [impl.make_buckets([], 8), impl.make_buckets([parameters[1]], 8)],
             "refused": [raises(ValueError, lambda: impl.make_buckets(parameters, n), names="bucket_bytes")
                         for n in (0, -5)]}
@@ -598,6 +600,19 @@ def test_sharded_adamw_half(impl, draw):
         return [piece.detach(), optimizer.inner.state[piece]["m"].dtype, [x.detach() for x in p],
                 sum(group.everyones(group.bytes_sent - before))]
     return run_threads(2, steps)
+
+
+def test_sharded_adamw_refuses(impl, draw):
+    """Parameters of other shapes or dtypes on another rank: a ValueError on all ranks, naming params.
+
+    group.agree, before the vectors are cut: a piece of one would meet a piece of another.
+    """
+    shapes = [draw(2, 3), draw(3, 2)]
+
+    def refused(group, x):
+        return raises(ValueError, lambda: impl.ShardedAdamW([nn.Parameter(x)], group), names="params")
+    return {"shapes": run_threads(2, lambda group: refused(group, shapes[group.rank])),
+            "dtypes": run_threads(2, lambda group: refused(group, shapes[0].bfloat16() if group.rank else shapes[0]))}
 
 
 def test_sharded_adamw_without_gradients(impl, draw):
@@ -1108,6 +1123,7 @@ def test_run_pipeline_refuses(impl, draw):
         return raises(ValueError, lambda: impl.run_pipeline(nets[group.rank], group, _all_forward_first(n), xs[:n],
                                                             xs[:targets[group.rank]], _mean_square), names="inputs")
     return {"other targets": run_threads(2, lambda group: run(group, (2, 2), (3, 3))),
+            "on one stage": run_threads(2, lambda group: run(group, (2, 2), (2, 3))),
             "other stages": run_threads(2, lambda group: run(group, (2, 3), (2, 3)))}
 
 
