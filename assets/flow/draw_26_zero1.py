@@ -10,7 +10,7 @@ WIDE, HIGH, LEFT = 98, 28, 64
 SUMMED, MOVED = "#D6EAF5", "#D9EFDF"
 
 gradients = [[10**rank * n for n in range(1, 2 * SIZE + 1)] for rank in range(SIZE)]
-weights = [float(n) for n in range(1, 2 * SIZE + 1)]
+weights = [float(n) for n in range(2 * SIZE + 1, 4 * SIZE + 1)]
 means = [sum(column) / SIZE for column in zip(*gradients)]
 moved = [w - RATE * g / abs(g) for w, g in zip(weights, means)]     # Adam's first step: m / √v is the sign
 
@@ -42,8 +42,7 @@ for rank in range(SIZE):
     top = 206 + (HIGH + 22) * rank
     label(top, rank)
     cell(LEFT + WIDE * rank, top, WIDE - 2, HIGH, show(means, rank), SUMMED, 1.8)
-    text(LEFT + WIDE * rank + WIDE / 2 - 1, top + HIGH + 14, f"w {show(weights, rank)} → {show(moved, rank)}",
-         "middle", 11)
+    text(LEFT + WIDE * (rank + 1) - 2, top + HIGH + 14, f"w {show(weights, rank)} → {show(moved, rank)}", "end", 11)
 passes(358, "all-gather")
 text(8, 402, "New weights: whole on each rank, all alike", size=12)
 for rank in range(SIZE):
