@@ -12,11 +12,8 @@ passes, drafted, judged and accepted are those of Statistics; tokens: how many w
 mean of the sum of min(p, q) over the tokens that were written, with one pass of each model over them. places: for the
 first guess of a pass, the second and so on, how many were kept of how many judged. LENGTH and NEW are as many tokens as
 the draft was taught on at a time; farther on it guesses worse.
-
-simulated asks what the measured tokens a pass owe to a text's end, where fewer than k can be guessed.
 """
 
-import random
 import sys
 from functools import cache
 from pathlib import Path
@@ -35,7 +32,6 @@ from solutions.ex15_generation import Sampling  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex24_speculative_decoding import (  # noqa: E402
     acceptance_rate,
-    expected_tokens,
     sampling_probs,
     speculative_generate,
 )
@@ -93,21 +89,6 @@ def measure(temperature: float, k: int, seed: int, draw: int) -> list[str]:
               f"{sum(tried > place and count >= place for _, tried, count in steps)}" for place in range(k)]
     return [*map(str, (temperature, k, seed, draw, len(new), *found)), f"{rate(temperature, seed, new):.4f}",
             " ".join(places)]
-
-
-def simulated(share: float, k: int, texts: int, chance: random.Random) -> float:
-    """Tokens a pass, less the formula's for the share kept, of texts of NEW tokens whose guesses are independent.
-
-    Each guess is kept with the chance share. As in a run, the formula is told which share of the judged ones was kept.
-    """
-    passes = judged = accepted = 0
-    for left in [NEW] * texts:
-        while left:
-            room = min(k, left - 1)
-            right = next((n for n in range(room) if chance.random() >= share), room)
-            passes, accepted = passes + 1, accepted + right
-            judged, left = judged + min(right + 1, room), left - right - 1
-    return texts * NEW / passes - expected_tokens(accepted / judged, k)
 
 
 def main() -> None:
