@@ -3,9 +3,10 @@
     python assets/evidence/25_transformers.py        (or: make evidence)
 
 Rows that are there are kept, so a run that was stopped goes on. Both serve the same REQUESTS requests with the pocket
-model's weights in float32, on one thread, greedily: PROMPT tokens of a text and NEW new ones, in blocks of 16 positions
-and at most BUDGET tokens a step, no block shared. seed: which prompts. engine, transformers: seconds of CPU time, the
-median of TURNS, in turn, after one that is not counted. same: how many texts are equal.
+model's weights in float32, on one thread, greedily: a prompt of a text and NEW new tokens, in blocks of 16 positions
+and at most BUDGET tokens a step, no block shared. prompts: "equal", all of 32 tokens, or "mixed", each of 4 to 124.
+seed: which prompts. engine, transformers: seconds of CPU time, the median of TURNS, in turn, after one that is not
+counted. same: how many texts are equal.
 """
 
 import random
@@ -29,8 +30,10 @@ from solutions.ex15_generation import Sampling  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex25_serving import Engine, Request, serve  # noqa: E402
 
-FILE, COLUMNS = HERE / "25_transformers.csv", ["seed", "engine", "transformers", "same"]
-POCKET, REQUESTS, PROMPT, NEW, BLOCK, BUDGET, TURNS, SEEDS = HERE.parent / "pocket", 32, 32, 32, 16, 256, 3, range(5)
+FILE, COLUMNS = HERE / "25_transformers.csv", ["prompts", "seed", "engine", "transformers", "same"]
+POCKET, REQUESTS, NEW, BLOCK, BUDGET, TURNS, SEEDS = HERE.parent / "pocket", 32, 32, 16, 256, 3, range(5)
+LENGTHS = {"equal": (32, 32), "mixed": (4, 124)}        # of prompts
+BLOCKS = REQUESTS * -(-(124 + NEW) // BLOCK)
 
 
 @cache
@@ -38,14 +41,14 @@ def text() -> list[int]:
     return load_tokenizer(POCKET).encode((HERE.parent / "passages.txt").read_text("utf-8"))
 
 
-def prompts(seed: int) -> list[list[int]]:
-    rng = random.Random(seed)
-    return [text()[at:at + PROMPT] for at in rng.sample(range(len(text()) - PROMPT), REQUESTS)]
+def prompts(kind: str, seed: int) -> list[list[int]]:
+    rng, (short, long) = random.Random(seed), LENGTHS[kind]
+    return [text()[at:at + rng.randint(short, long)] for at in rng.sample(range(len(text()) - long), REQUESTS)]
 
 
 def ours() -> Callable[[list[list[int]]], list[list[int]]]:
     model = use_torch_kernels(load_pretrained(POCKET, dtype=torch.float32)).eval()
-    engine = Engine(model, REQUESTS * (PROMPT + NEW) // BLOCK, BLOCK, BUDGET, REQUESTS, reuse=False)
+    engine = Engine(model, BLOCKS, BLOCK, BUDGET, REQUESTS, reuse=False)
 
     def run(ids: list[list[int]]) -> list[list[int]]:
         texts = serve(engine, [Request(id=id, prompt=row, max_new_tokens=NEW, sampling=Sampling(temperature=0))
@@ -57,8 +60,8 @@ def ours() -> Callable[[list[list[int]]], list[list[int]]]:
 def theirs() -> Callable[[list[list[int]]], list[list[int]]]:
     model = LlamaForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval()
     how = GenerationConfig(max_new_tokens=NEW, do_sample=False, eos_token_id=-1, pad_token_id=0)
-    pages = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=REQUESTS * (PROMPT + NEW) // BLOCK,
-                                     max_batch_tokens=BUDGET, allow_block_sharing=False)
+    pages = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=BLOCKS, max_batch_tokens=BUDGET,
+                                     allow_block_sharing=False)
 
     def run(ids: list[list[int]]) -> list[list[int]]:
         found = model.generate_batch(ids, generation_config=how, continuous_batching_config=pages, warmup=False)
@@ -72,20 +75,20 @@ def both() -> tuple[Callable, Callable]:
     return ours(), theirs()
 
 
-def measure(seed: int) -> list[list[str]]:
-    ids, took = prompts(seed), ([], [])
+def measure(kind: str, seed: int) -> list[list[str]]:
+    ids, took = prompts(kind, seed), ([], [])
     same = sum(one == other for one, other in zip(*(run(ids) for run in both()), strict=True))
     for _ in range(TURNS):
         for run, times in zip(both(), took, strict=True):
             start = process_time()
             run(ids)
             times.append(process_time() - start)
-    return [[str(seed), *(f"{median(times):.3f}" for times in took), str(same)]]
+    return [[kind, str(seed), *(f"{median(times):.3f}" for times in took), str(same)]]
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    table.resume(FILE, COLUMNS, [(seed,) for seed in SEEDS], measure)
+    table.resume(FILE, COLUMNS, [(kind, seed) for kind in LENGTHS for seed in SEEDS], measure)
 
 
 if __name__ == "__main__":

@@ -60,15 +60,26 @@ def test_other_numbers_of_users(script, recorded):
         assert float(value) == pytest.approx(float(row[column]), rel=0.1)
 
 
+def test_what_sending_back_costs(script, recorded):
+    rows = recorded("25_again")
+    assert [(row["contestant"], int(row["most"]), int(row["seed"])) for row in rows] == script.AGAIN_SETTINGS
+    [[*_, steps, again]] = script.again("continuous", 32, 5)
+    row = next(row for row in rows if (row["contestant"], row["most"], row["seed"]) == ("continuous", "32", "5"))
+    assert int(steps) == pytest.approx(int(row["steps"]), rel=0.1)
+    assert float(again) == pytest.approx(float(row["again"]), abs=0.05)
+
+
 def test_transformers_gives_the_same_texts(evidence, recorded):
     script, rows = evidence("25_transformers"), recorded("25_transformers")
-    assert [int(row["seed"]) for row in rows] == list(script.SEEDS)
+    assert [(row["prompts"], int(row["seed"])) for row in rows
+            ] == [(kind, seed) for kind in script.LENGTHS for seed in script.SEEDS]
     assert {int(row["same"]) for row in rows} == {script.REQUESTS}
     script.TURNS = 1
-    [[seed, engine, transformers, same]] = script.measure(0)
-    assert int(same) >= script.REQUESTS - 2         # rounding may decide between two tokens
-    recorded_ratio = float(rows[0]["engine"]) / float(rows[0]["transformers"])
-    assert float(engine) / float(transformers) == pytest.approx(recorded_ratio, rel=0.5)    # it depends on the machine
+    for row in rows[::len(script.SEEDS)]:
+        [[*_, engine, transformers, same]] = script.measure(row["prompts"], 0)
+        assert int(same) >= script.REQUESTS - 2         # rounding may decide between two tokens
+        recorded_ratio = float(row["engine"]) / float(row["transformers"])
+        assert float(engine) / float(transformers) == pytest.approx(recorded_ratio, rel=0.5)  # by machine
 
 
 def test_the_model_takes_as_long_as_counted(script, recorded):
