@@ -9,7 +9,7 @@ with other attention in every layer. What a query sees is what it would see toke
 tokens and the last 60, positions counted within the cache; "4 + 60, text": counted in the text; "all, YaRN": all of
 them, with lesson 07's angles. RoPE sees distances alone, so windows without sinks are the same either way.
 22_sparse.csv: nats per token at positions 256 to 511, where each query reads k keys, by each head's own scores (exact),
-by cheaper indexes of these, by one choice for all heads of a layer (shared), or the last k.
+by fewer directions of these (rank), by one choice for all heads of a layer (shared), or the last k.
 22_needle.csv: sixteen words without a connection stand in a text, and at its end the first eight of them come again.
 Nats per token of the other eight. Distance 0: they had not been there.
 22_sinks.csv: one layer of attention with one head and no feed-forward, trained at RATES from five seeds on a chain of
@@ -50,8 +50,7 @@ WINDOW, WINDOW_COLUMNS, BIN = HERE / "22_window.csv", ["model", "method", "text"
 STREAMS = {"last 60": (0, 60), "last 64": (0, 64), "4 + 60": (4, 60), "last 256": (0, 256)}
 WINDOWS = ("all", "all, YaRN", "last 60", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
-RANKS = ("rank 8", "rank 16", "scores 8", "scores 16")
-INDEXES, KEPT = ("exact", "8 bits", *RANKS, "shared", "recent"), (8, 16, 32, 64)
+INDEXES, KEPT = ("exact", "rank 8", "rank 16", "shared", "recent"), (8, 16, 32, 64)
 NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "text", "loss"]
 READERS, DISTANCES = ("all", "last 64", "4 + 60", "exact", "rank 8", "shared"), (32, 128, 192, 256, 320, 448)
 DRAWS, CUE = 2, 8
@@ -71,22 +70,16 @@ class Pocket:
     def fresh(self) -> Transformer:
         return use_torch_kernels(load_pretrained(POCKET, dtype=torch.float32)).eval()
 
-    def directions(self) -> list[dict[str, tuple[Tensor, Tensor]]]:
-        """Per layer and index, (8, 32, rank) for queries and for keys, from four rows of a text from training.
-
-        "rank": along which each head's keys, turned, are longest, for both. "scores": with which the products of all
-        its queries and keys, turned, come out best in the mean of squares.
+    def directions(self) -> list[Tensor]:
+        """Per layer, (8, 32, 32): along which each head's keys, turned, are longest, in four rows of a text from
+        training; the longest first.
         """
         names, found = sorted(set(topics) - {"formatstrings", "break"}), []
         ids = torch.tensor(self.tokenizer.encode("\n\n".join(plain(topics[name]) for name in names[:12])))
 
         def watch(layer, q, k, v):
-            q_root, k_root = (root(ROPE(x).transpose(0, 1).flatten(1, 2)) for x in (q, repeat_kv(k, 2)))
-            longest = torch.linalg.eigh(k_root).eigenvectors.flip(-1)
-            u, size, v_t = torch.linalg.svd(q_root @ k_root)        # q kᵀ = (q / root) (root root) (k / root)ᵀ
-            by_scores = torch.linalg.solve(q_root, u * size[:, None]), torch.linalg.solve(k_root, v_t.mT)
-            found.append({name: tuple(base[..., :int(name.split()[1])] for base in (
-                (longest, longest) if name.startswith("rank") else by_scores)) for name in RANKS})
+            keys = repeat_kv(ROPE(k), 2).transpose(0, 1).flatten(1, 2)
+            found.append(torch.linalg.eigh(keys.mT @ keys).eigenvectors.flip(-1))
             return everything(layer, q, k, v)
 
         self.attended(ids[:4 * TRAINED + 4].view(4, TRAINED + 1), watch)
@@ -147,11 +140,9 @@ def sparse(index: str, most: int, bases: list[Tensor]):
         scores = (q @ k.mT * 32 ** -0.5).masked_fill_(future, -torch.inf)
         if index == "exact":
             by = scores
-        elif index == "8 bits":
-            by = q @ eight_bits(k).mT
-        elif index in RANKS:
-            q_base, k_base = bases[layer][index]
-            by = q @ q_base @ (k @ k_base).mT
+        elif index.startswith("rank"):
+            base = bases[layer][..., :int(index.split()[1])]
+            by = q @ base @ (k @ base).mT
         elif index == "shared":
             by = scores.softmax(-1).mean(1, keepdim=True)
         else:                                                   # recent: the later, the higher
@@ -160,18 +151,6 @@ def sparse(index: str, most: int, bases: list[Tensor]):
         kept = torch.zeros(by.shape, dtype=torch.bool).scatter_(-1, by.topk(most, -1).indices, True)
         return scores.masked_fill_(~kept, -torch.inf).softmax(-1) @ repeat_kv(v, 2)
     return attend
-
-
-def root(x: Tensor) -> Tensor:
-    """The square root of xᵀ x, a matrix."""
-    values, vectors = torch.linalg.eigh(x.mT @ x)
-    return vectors * values.clamp(min=0).sqrt()[..., None, :] @ vectors.mT
-
-
-def eight_bits(x: Tensor) -> Tensor:
-    """x as whole numbers from −127 to 127 times one scale per vector."""
-    scale = x.abs().amax(-1, keepdim=True) / 127
-    return (x / scale).round() * scale
 
 
 def hidden(tokenizer, text: Tensor, distance: int) -> Tensor:

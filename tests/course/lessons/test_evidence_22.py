@@ -50,7 +50,7 @@ def test_windows_come_out_again(script, pocket, recorded, method):
     assert losses.tolist() == pytest.approx([float(loss) for loss in found], abs=2e-3)
 
 
-@pytest.mark.parametrize("method, k", [("rank 8", 16), ("scores 8", 16), ("shared", 64)])
+@pytest.mark.parametrize("method, k", [("rank 8", 16), ("rank 16", 8), ("shared", 64)])
 def test_sparse_comes_out_again(script, pocket, recorded, method, k):
     name = script.NAMES[1]
     loss = pocket.losses(pocket.texts[name][None, :script.TRAINED + 1], method, k)[:, script.FROM:].mean().item()
