@@ -1,4 +1,4 @@
-"""Reads what the experiments under assets/evidence wrote, and prints it: a row for each contestant, a number a seed."""
+"""Prints the tables of lesson 23's experiments (assets/evidence/23_*): a row for each contestant, a number a seed."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,17 +48,12 @@ def trained(rows: Rows) -> dict[str, tuple[str, Rows]]:
     return found
 
 
-def by_seed(runs: Iterable[tuple[str, Rows]], without: Sequence[int] = ()) -> None:
-    """Told once and again, at the most pairs: each a number for each seed; a line for each name.
-
-    without: more lines below it, where one layer was taken away.
-    """
+def by_seed(runs: Iterable[tuple[str, Rows]]) -> None:
+    """Told once and again, at the most pairs: each a number for each seed; a line for each name."""
     print(f"{'seed by seed':24} {'told once':24}   told again")
     for name, rows in runs:
-        parts = {name: [[of[-1] for of in numbers(rows, part)] for part in ("once", "again")]}
-        parts |= {f"  without layer {n}": [*zip(*numbers(rows, f"without {n}"), strict=True)] for n in without}
-        for what, shares in parts.items():
-            print(f"{what:24}", "   ".join(map(each, shares)))
+        shares = [[of[-1] for of in numbers(rows, part)] for part in ("once", "again")]
+        print(f"{name:24}", "   ".join(map(each, shares)))
 
 
 def sweep(rows: Rows, rules: Iterable[str]) -> None:
