@@ -1,12 +1,13 @@
-"""Trains lesson 23's Transformer and its 3:1 hybrid beside each other, and a control, and writes 23_hybrid.csv.
+"""Trains lesson 23's Transformer and its 3:1 hybrid beside each other, and two controls, and writes 23_hybrid.csv.
 
     python assets/evidence/23_hybrid.py        (or: make evidence)
 
 Both read the same bytes in the same order: the topics of Python's own help(), every tenth held out, as in lesson 14,
 so another version of Python gives slightly other numbers. "hybrid" has a GatedDeltaNet in three of four layers, which
 has more weights than attention; the feed-forward of "plain" is so much wider that both have as many parameters, to
-within one column of it. The control, "no convolution", is a hybrid whose convolutions have a width of 1, and mix
-nothing.
+within one column of it. One control, "no convolution", is a hybrid whose convolutions have a width of 1, and mix
+nothing. The other, "plain + convolution", is "plain" with a short convolution of width 4, as the hybrid's, behind each
+projection to q, k and v; it is as large as the others, too.
 SIZE says how large: "half", what the lesson shows, has half the pocket model's width and four layers, and takes a
 quarter of an hour of one core; "pocket" has the pocket model's sizes, but for its vocabulary, the bytes, and its
 context; it takes over an hour, and its rows go to 23_hybrid_pocket.csv.
@@ -14,9 +15,13 @@ context; it takes over an hour, and its rows go to 23_hybrid_pocket.csv.
 **Tuned**, by one seed that is used for nothing else: the learning rate, for each model by itself at the shortest
 warm-up. From START it is doubled or halved, within RATES, until both neighbours are worse. For "plain" and "hybrid" the
 steps of warm-up, too: from START and the shortest warm-up, one of the two goes to a neighbour in RATES or WARMUPS,
-until all neighbours are worse. At each best setting the model is then trained from five seeds. One row for each model,
+until all neighbours are worse. "plain + convolution" has the warm-up that is best for "plain", and a rate of its own.
+At each best setting the model is then trained from five seeds. One row for each model,
 rate, warm-up and seed; rows that are there are kept, so a run that was stopped goes on. losses are means of 20 steps.
 On torch's kernels (lesson 13).
+
+**Longer training.** 23_hybrid_long.csv has "plain" and "hybrid" with four times the steps, from one seed, at the two
+rates that were best before.
 
 **How hard the held-out bytes are**, without a network: 23_hybrid_count.csv has the bits per byte of a table of counts.
 A byte's probability is its count behind the two bytes before it, 0.1 added to each of the 256, in the bytes that the
@@ -34,6 +39,7 @@ from pathlib import Path
 from statistics import mean
 
 import torch
+from torch import nn
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
@@ -50,7 +56,7 @@ from solutions.ex14_training import (  # noqa: E402
     learning_rate,
     parameter_groups,
 )
-from solutions.ex23_linear_attention import with_linear_layers  # noqa: E402
+from solutions.ex23_linear_attention import short_convolution, with_linear_layers  # noqa: E402
 
 SIZE = "half"                       # or "pocket"
 CONFIG, BATCH, STEPS, START = {
@@ -60,9 +66,12 @@ CONFIG, BATCH, STEPS, START = {
 }[SIZE]
 HELD_OUT = 20_000                   # bytes
 TABLE = HERE / ("23_hybrid.csv" if SIZE == "half" else f"23_hybrid_{SIZE}.csv")
-COUNT_TABLE = HERE / "23_hybrid_count.csv"
+COUNT_TABLE, LONG_TABLE = HERE / "23_hybrid_count.csv", TABLE.with_stem(f"{TABLE.stem}_long")
 COLUMNS = ["model", "rate", "warm-up", "seed", "bits per byte", "losses"]
 MODELS, WARMED = ("plain", "hybrid", "no convolution"), ("plain", "hybrid")     # WARMED: the warm-up is tuned, too
+CONVOLVED = "plain + convolution"   # trained after the warm-up that is best for "plain"
+CONTESTANTS = (*MODELS, CONVOLVED)
+LONG, LONG_RATES, LONG_WARMUP = 4 * STEPS, (START / 2, START), STEPS // 5
 RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
 WARMUPS = tuple(STEPS // 20 * n for n in (1, 4, 8, 12))          # steps: 15, 60, 120, 180
 SEEDS, TUNED_ON = range(5), range(100, 101)
@@ -72,24 +81,46 @@ def count(model: Transformer) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
+class Convolved(nn.Module):
+    """A projection, and a short convolution of what it gives, which starts as GatedDeltaNet's."""
+
+    def __init__(self, projection: nn.Module, width: int = 4):
+        super().__init__()
+        self.projection = projection
+        self.conv = nn.Parameter(torch.empty(len(projection.weight), width).uniform_(-width**-0.5, width**-0.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return short_convolution(self.projection(x), self.conv)[0]
+
+
+def convolved(model: Transformer) -> Transformer:
+    for block in model.blocks:
+        for name in ("q_proj", "k_proj", "v_proj"):
+            setattr(block.attention, name, Convolved(getattr(block.attention, name)))
+    return model
+
+
 def make(name: str) -> Transformer:
     """The model, at torch's present seed."""
     if name in ("hybrid", "no convolution"):
         return with_linear_layers(Transformer(CONFIG), every=4, conv_width=4 if name == "hybrid" else 1)
     with torch.random.fork_rng():
-        more = count(make("hybrid")) - count(Transformer(CONFIG))
+        small = Transformer(CONFIG)
+        more = count(make("hybrid")) - count(convolved(small) if name == CONVOLVED else small)
     column = 3 * CONFIG.d_model * CONFIG.layers         # what a feed-forward that is wider by 1 costs
-    return Transformer(replace(CONFIG, d_ff=CONFIG.d_ff + round(more / column)))
+    model = Transformer(replace(CONFIG, d_ff=CONFIG.d_ff + round(more / column)))
+    return convolved(model) if name == CONVOLVED else model
 
 
-def train(name: str, rate: float, warmup: int, seed: int, text: torch.Tensor, steps: int = STEPS):
-    """A trained model, and its losses."""
+def train(name: str, rate: float, warmup: int, seed: int, text: torch.Tensor, steps: int | None = None,
+          length: int = STEPS):
+    """A trained model, and its losses. length: of the schedule; steps: after how many to stop, at its end if None."""
     torch.manual_seed(seed)
     model, rng, losses = use_torch_kernels(make(name)), torch.Generator().manual_seed(seed), []
     adam = torch.optim.AdamW(parameter_groups(model, 0.1), rate, betas=(0.9, 0.95), fused=True)
-    for step in range(steps):
+    for step in range(length if steps is None else steps):
         for group in adam.param_groups:
-            group["lr"] = learning_rate(step, warmup, STEPS, rate, rate / 20)
+            group["lr"] = learning_rate(step, warmup, length, rate, rate / 20)
         inputs, targets = get_batch(text, BATCH, CONFIG.max_seq_len, rng)
         loss = cross_entropy(model(inputs), targets)
         adam.zero_grad()
@@ -106,12 +137,13 @@ def texts() -> tuple[torch.Tensor, torch.Tensor]:
     return tuple(torch.tensor(list(text.encode())) for text in script.split())
 
 
-def measure(name: str, rate: float, warmup: int, seed: int, text: torch.Tensor, held: torch.Tensor) -> list[str]:
-    """One row of the table."""
-    model, losses = train(name, rate, warmup, seed, text)
+def measure(name: str, rate: float, warmup: int, seed: int, text: torch.Tensor, held: torch.Tensor,
+            length: int = STEPS) -> list[str]:
+    """One row of a table."""
+    model, losses = train(name, rate, warmup, seed, text, length=length)
     held = held[:HELD_OUT]
     bits = bits_per_byte(evaluate(model, held, CONFIG.max_seq_len), len(held) - 1, len(held) - 1)
-    means = [sum(losses[i:i + 20]) / 20 for i in range(0, STEPS, 20)]
+    means = [sum(losses[i:i + 20]) / 20 for i in range(0, length, 20)]
     return [name, str(rate), str(warmup), str(seed), f"{bits:.4f}", " ".join(f"{loss:.4f}" for loss in means)]
 
 
@@ -153,12 +185,18 @@ def main() -> None:
         found = {tuple(row[:4]): float(row[4]) for row in table.read(TABLE)}
         return sum(found[name, str(rate), str(warmup), str(seed)] for seed in TUNED_ON) / len(TUNED_ON)
 
-    short = WARMUPS[0]
-    best = [(name, table.downhill(RATES, START, lambda rate, name=name: bits(name, rate, short)), short)
-            for name in MODELS]
-    best += [(name, *tuned(lambda *setting, name=name: bits(name, *setting))) for name in WARMED]
+    def best_rate(name: str, warmup: int) -> float:
+        return table.downhill(RATES, START, lambda rate: bits(name, rate, warmup))
+
+    best = [(name, best_rate(name, WARMUPS[0]), WARMUPS[0]) for name in MODELS]
+    warmed = {name: tuned(lambda *setting, name=name: bits(name, *setting)) for name in WARMED}
+    best += [(name, *setting) for name, setting in warmed.items()]
+    warmup = warmed["plain"][1]
+    best.append((CONVOLVED, best_rate(CONVOLVED, warmup), warmup))
     table.resume(TABLE, COLUMNS, [(*setting, seed) for seed in SEEDS for setting in best],
                  lambda *run: [measure(*run, *both)])
+    table.resume(LONG_TABLE, COLUMNS, [(name, rate, LONG_WARMUP, 0) for rate in LONG_RATES for name in WARMED],
+                 lambda *run: [measure(*run, *both, LONG)])
 
 
 if __name__ == "__main__":
