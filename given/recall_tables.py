@@ -1,23 +1,9 @@
 """Prints the tables of lesson 23's experiments (assets/evidence/23_*): a row for each contestant, a number a seed."""
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 
-EVIDENCE = Path(__file__).resolve().parent.parent / "assets" / "evidence"
-Rows = list[dict[str, str]]
-
-
-def read(name: str, names: Mapping[str, str] | None = None) -> Rows:
-    """The rows of a table; names: what a contestant is called on the page, by (part of) its name in the file."""
-    with (EVIDENCE / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    for row in rows:
-        first = next(iter(row))
-        for theirs, ours in (names or {}).items():
-            row[first] = row[first].replace(theirs, ours)
-    return rows
+from given.evidence import Rows
 
 
 def numbers(rows: Rows, column: str) -> list[list[float]]:

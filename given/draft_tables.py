@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import mean, median, stdev
 
-from given.recorded import Rows, read
+from given.evidence import Rows
 
 KS, TEMPERATURES, SEEDS = (1, 2, 4, 8), ("0", "0.5", "1"), range(5)
 Cost = dict[int, dict[str, float]]
@@ -75,7 +75,3 @@ def predicted(rows: Rows, cost: Cost, new: int = 64) -> Rows:
         says = predict(new, passes, drafted, k, row.get("draft", "model"), cost)
         more.append(row | {"tokens a pass": str(new / passes), "predicted": str(says)})
     return more
-
-
-__all__ = ["KS", "TEMPERATURES", "by_place", "by_text", "column", "costs", "error", "predict", "predicted", "read",
-           "seen", "shown"]
