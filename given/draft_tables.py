@@ -75,3 +75,13 @@ def predicted(rows: Rows, cost: Cost, new: int = 64) -> Rows:
         says = predict(new, passes, drafted, k, row.get("draft", "model"), cost)
         more.append(row | {"tokens a pass": str(new / passes), "predicted": str(says)})
     return more
+
+
+def best(rows: Rows, draft: str, texts: Sequence[str]) -> str:
+    """Of each kind of text: the k whose mean speedup over the five texts is the largest, and this speedup."""
+    words = []
+    for text in texts:
+        all_ = {k: by_text("speedup", rows, text=text, draft=draft, k=k) for k in KS}
+        k = max(all_, key=lambda k: mean(all_[k]))
+        words.append(f"\n  {text:>10}  k = {k}  {shown(all_[k])}")
+    return "".join(words)
