@@ -37,7 +37,7 @@ moving.show("rope", {
     hands.forEach((pair, i) => {
       const middle = [width / 4 + i * width / 2, 52 + side / 2];
       const scale = (side / 2 - 28) / Math.max(...pair.map(hand => Math.hypot(...hand)));
-      moving.text(svg, middle[0], 14, `pair ${i}: ${d3.format(".3~r")(angles[i])} rad a place`, "middle")
+      moving.text(svg, middle[0], 14, `pair ${i}: ${d3.format(".3~r")(angles[i])} rad/place`, "middle")
         .attr("class", "panel");
       moving.text(svg, middle[0], 34, `adds ${moving.signed(parts[i], 2)}`, "middle");
       moving.dot(svg, "face", ...middle, side / 2);

@@ -58,6 +58,13 @@ const moving = {
       svg.replaceChildren();
       figure.draw(d3.select(svg).append("svg").attr("width", width).attr("height", figure.height(width)),
                   width, numbers, at, data);
+      const room = svg.getBoundingClientRect();
+      for (const text of svg.querySelectorAll("text")) {      // a reader's own font may be wider than ours
+        const {left, right} = text.getBoundingClientRect(), over = Math.max(room.left - left, right - room.right);
+        const sides = getComputedStyle(text).textAnchor === "middle" ? 2 : 1;
+        if (over > 0) d3.select(text).attr("textLength", right - left - sides * over)
+          .attr("lengthAdjust", "spacingAndGlyphs");
+      }
     }
     let width = 0;                      // told once the page is laid out: to ask before would lay it out twice
     new ResizeObserver(([{contentRect}]) => {
