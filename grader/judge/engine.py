@@ -98,7 +98,7 @@ class Grader:
                     continue
                 candidate.stop = stop
                 if candidate.file.exists():
-                    if waited_for and self.key.is_prepared(asked) and self._has_room_for_two():
+                    if waited_for and len(asked) > 1 and self.key.is_prepared(asked) and self._has_room_for_two():
                         self._ask_by_two(candidate, asked, progress)
                     else:
                         with self.key.preparing(asked):     # both sides at once, each on a core of its own
