@@ -26,7 +26,7 @@ from torch import Tensor
 from grader.course.lent import Lent
 
 MANY = 1000         # kinds of arguments that a function remembers, and of results for each
-ITEMS = 100         # of a list or tuple that are looked at, from its begin to its end: beartype looks at one
+ITEMS = 100         # of a list or tuple that are looked at, spread over all of it: beartype looks at one
 
 _beartype = beartype(conf=BeartypeConf(is_pep484_tower=True))       # where a float is asked for, an int will do
 _explained = jaxtyped(typechecker=_beartype)

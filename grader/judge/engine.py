@@ -118,7 +118,7 @@ class Grader:
             candidate.ask(check)
 
     def _has_room_for_two(self) -> bool:
-        return self.setting.on_cpu and self._others.fork and len(os.sched_getaffinity(0)) > 1
+        return self.setting.on_cpu and self._others.fork and (os.cpu_count() or 1) > 1
 
     def _ask_by_two(self, candidate: Submission, asked: list[Check], progress) -> None:
         """Have every other check answered by a second worker meanwhile; the submission remembers all answers."""
