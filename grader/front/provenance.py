@@ -16,7 +16,7 @@ def made_with() -> dict:
     version = tomllib.loads(project.read_text("utf-8"))["project"]["version"] if project.exists() else None
     commit, changed = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
     return {"version": version, "commit": commit or None, "clean": None if changed is None else not changed,
-            "torch": importlib.metadata.version("torch"), "python": platform.python_version(), "cpu": _cpu()}
+            "torch": importlib.metadata.version("torch"), "python": platform.python_version(), "cpu": processor()}
 
 
 def _git(*arguments: str) -> str | None:
@@ -27,7 +27,8 @@ def _git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _cpu() -> str:
+def processor() -> str:
+    """Its name: what a time is true of."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

@@ -5,7 +5,6 @@ Each number is a median. Nothing here passes or fails: timings are noisy, and a 
 
 import importlib
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from grader.course import chapters
 from grader.course.chapters import ROOT
+from grader.front.provenance import processor
 from grader.judge.edits import edits
 from grader.judge.engine import Grader
 from tests.course.bench.clock import seconds
@@ -77,13 +77,6 @@ def chapter_rows():
             if name.startswith("bench_"):
                 rows = call()
                 yield from [rows] if isinstance(rows, tuple) else rows
-
-
-def processor() -> str:
-    """The processor's name: what a time is true of."""
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.+)", info.read_text()) if info.exists() else []
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def main() -> None:

@@ -54,7 +54,7 @@ GUARDED = {
                                    "/proc/self/fdinfo/"},
                                   "behind POLLS; a clock without /proc shows the wall's time"),
     "grader/sandbox/worker.py": ({"resource", "/proc/self/status"}, "limit_memory goes on without either"),
-    "grader/front/provenance.py": ({"/proc/cpuinfo"}, "_cpu goes on without it"),
+    "grader/front/provenance.py": ({"/proc/cpuinfo"}, "processor goes on without it"),
 }
 
 
