@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,13 @@ from grader.sandbox.frames import FrameError
 from grader.sandbox.jail import MAX_FILE, Stage
 from grader.sandbox.launcher import Preload, Slot
 from grader.sandbox.process import CAN_TELL, Child, Ended, TimedOut
-from grader.sandbox.reply import CodeLine, Reply
+from grader.sandbox.reply import CodeLine, Reply, ended, stack_of
 from grader.sandbox.setting import EARLY, Setting, scan_request
 
 MAX_USES = 20               # lines that a reply may name
 AFTER_TIMEOUT = 1.0         # seconds for each check once one took too long in a student's own folder,
 BUDGET = 6                  # or all together more than so many times what one may take
 SHARED = 1.1                # times what it could run, an answer took on the wall: then the machine was shared
-ACCESS_VIOLATION = 0xC0000005       # what Windows says for SIGSEGV
 
 
 class Submission:
@@ -81,7 +79,7 @@ class Submission:
                 output += self.slot.worker.output()
             seconds = time.monotonic() - start
             if reply.word != "timeout" and seconds > EARLY * self._patience:    # it was late, and came after all
-                output = _stack(output)[0]
+                output = stack_of(output)[0]
             self._replies[check] = replace(reply, output=output, seconds=seconds)
             self._spent += self.slot.spent - spent
             if self._spent > BUDGET * self._setting.timeout:
@@ -270,21 +268,14 @@ class Submission:
         """The worker is gone, or no longer to be believed: what that means, in words."""
         self._last_words = self.slot.close()
         if isinstance(error, TimedOut):
-            self._last_words, stack = _stack(self._last_words)
+            self._last_words, stack = stack_of(self._last_words)
             if self._own:       # the others are likely to take as long
                 self._patience = min(self._patience, AFTER_TIMEOUT)
             said = f"no answer within {waited:g} second{'s' * (waited != 1)}"
             return Reply("timeout", [said], {}, lines=self._lines(stack))
         if isinstance(error, FrameError):
             return Reply("crashed", [f"the process sent something that is no answer: {error}"], {})
-        status = -signal.SIGSEGV if error.status == ACCESS_VIOLATION else error.status
-        if status >= 0:
-            return Reply("crashed", [f"the process ended itself (exit code {status}) and gave no answer"], {})
-        names = {s.value: s.name for s in signal.Signals}
-        said = {"SIGSEGV": ": it touched memory that is not its own",
-                "SIGKILL": ", most likely for the memory it took"}
-        name = names.get(-status, str(-status))
-        return Reply("crashed", [f"the process was ended by {name}{said.get(name, '')}"], {})
+        return ended(error.status)
 
     @property
     def pid(self) -> int | None:
@@ -299,15 +290,6 @@ class Submission:
 
 def _all(values: list, kind: type) -> bool:
     return len(values) < 10_000 and all(type(value) is kind for value in values)
-
-
-def _stack(output: str) -> tuple[str, list[dict]]:
-    """(what was printed, the stack that faulthandler has printed below it; the last call last)."""
-    printed, marker, stack = output.rpartition("Timeout (")
-    if not marker:
-        return output, []
-    found = re.findall(r'^\s*File "([^"\n]{1,4096})", line (\d{1,6}) in (.*)', stack, re.M)
-    return printed, [{"file": file, "line": int(line), "function": name} for file, line, name in found[::-1]]
 
 
 def _is_use(use) -> bool:

@@ -84,8 +84,8 @@ const moving = {
     put("axis", d3.axisBottom(x), [0, low], ticks[0], formats[0]);
     put("axis", d3.axisLeft(y), [left, 0], ticks[1], formats[1]);
     moving.text(svg, (left + right) / 2, low + 34, across, "middle");
-    moving.text(svg, 0, high - 10, up);
-    if (title) moving.text(svg, 0, high - 28, title).attr("class", "panel");
+    moving.text(svg, 2, high - 10, up);
+    if (title) moving.text(svg, 2, high - 28, title).attr("class", "panel");
   },
 
   text(svg, x, y, words, anchor = "start") {
