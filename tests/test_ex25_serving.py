@@ -399,14 +399,15 @@ def test_a_text_ends(impl, draw):
 
     Blocks join the end of unused in this order, and the other text keeps its own.
     """
-    cache, seen = _cache(impl, draw, blocks=12), []
+    cache, seen = _cache(impl, draw, blocks=12), {}
     cache.start("a"), cache.start("b")
     for id, n in zip("abab", (3 + draw.ints(4, 4)).tolist()):
         cache.reserve(id, n)
     for id in "ab":
         cache.free(id)
-        seen.append([_texts(cache), list(cache.chains)])
-    return [*seen, raises(KeyError, lambda: cache.free("a")), cache.start("a"), _texts(cache)]
+        seen[f"{id} has ended"] = {**_texts(cache), "chains of": list(cache.chains)}
+    return {**seen, "a ends again": raises(KeyError, lambda: cache.free("a")),
+            "a begins again": [cache.start("a"), _texts(cache)]}
 
 
 @points(2)
@@ -416,17 +417,20 @@ def test_a_table_forks(impl, draw):
     The fork's table is a list of its own. Keys and values are copied in every layer. Who is left alone with the old
     block stays in it, and a full block is not copied.
     """
-    seen, cache = [], _cache(impl, draw, blocks=16, layers=2)
+    seen, cache = {}, _cache(impl, draw, blocks=16, layers=2)
     cache.keys.copy_(draw(*cache.keys.shape)), cache.values.copy_(draw(*cache.values.shape))
     for n, (one, other) in enumerate(("ab", "cd")):
         cache.start(one)
         cache.reserve(one, 8 - (1 + int(draw.ints(3))) * n)
         cache.fork(one, other)
-        seen.append(_texts(cache))
+        seen[f"{one} forks into {other}"] = _texts(cache)
         for id in (other, one):
             cache.reserve(id, 1)
-            seen.append([_texts(cache), cache.keys[:, cache.tables[id][-1]], cache.values[:, cache.tables[id][-1]]])
-    return [*seen, raises(ValueError, lambda: cache.fork("a", "d"), names="new"), _texts(cache)]
+            last = cache.tables[id][-1]
+            seen[f"{id} grows"] = {**_texts(cache), "its last block's keys": cache.keys[:, last],
+                                   "its last block's values": cache.values[:, last]}
+    return {**seen, "into a text that is there": raises(ValueError, lambda: cache.fork("a", "d"), names="new"),
+            "afterwards": _texts(cache)}
 
 
 def test_slots(impl, draw):
@@ -696,10 +700,10 @@ def test_come_and_go(impl, draw):
         scheduler.cache.start(job.id)
         scheduler.advance(job, 5)
         scheduler.running.append(job)
-    seen = [_where(scheduler)]
+    seen = {"two run": _where(scheduler)}
     for id in (0, 3):
         scheduler.remove(scheduler.find(id))
-        seen.append(_where(scheduler))
+        seen[f"{id} is removed"] = _where(scheduler)
     return seen
 
 

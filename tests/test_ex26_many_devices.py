@@ -1048,7 +1048,7 @@ def _pipeline(impl, draw, schedules, many, bytes_too=False):
     def run(group):
         """One step of this stage."""
         loss = impl.run_pipeline(nets[group.rank], group, schedules[group.rank], inputs, targets, _loss)
-        return [loss, _gradients(nets[group.rank]), group.bytes_sent]
+        return {"loss": loss, "gradients": _gradients(nets[group.rank]), "bytes": group.bytes_sent}
     return run_threads(size, run)
 
 
