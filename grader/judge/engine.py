@@ -3,7 +3,8 @@
 import contextlib
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -109,7 +110,8 @@ class Grader:
                     name = not waited_for or (name and verdict.word.fine)
                     yield verdict
 
-    def _ask(self, candidate: Submission, asked: list[Check], progress) -> None:
+    @staticmethod
+    def _ask(candidate: Submission, asked: list[Check], progress) -> None:
         """Have a submission answer these checks, which it remembers."""
         ready = [check for check in asked if not check.lacking]
         for number, check in enumerate(ready, 1):
@@ -121,17 +123,24 @@ class Grader:
         return self.setting.on_cpu and self._others.fork and (os.cpu_count() or 1) > 1
 
     def _ask_by_two(self, candidate: Submission, asked: list[Check], progress) -> None:
-        """Have every other check answered by a second worker meanwhile; the submission remembers all answers."""
-        second, left, stop = candidate.second(self._slot()), threading.Event(), candidate.stop
+        """Two workers begin at both ends of the checks, and meet; the submission remembers all answers."""
+        ready = deque(check for check in asked if not check.lacking)
+        count, left, stop = len(ready), threading.Event(), candidate.stop
+        second = candidate.second(self._slot())
+        candidate.slot.half, second.slot.half = 0, 1
         second.stop = lambda: left.is_set() or (stop is not None and stop())
 
         def answer() -> None:
             second.load_silently()
-            self._ask(second, asked[1::2], None)
+            for check in _until_empty(ready.pop):
+                second.ask(check)
         with contextlib.closing(second), ThreadPoolExecutor(1) as pool:
             others = pool.submit(answer)
             try:
-                self._ask(candidate, asked[::2], progress)
+                for check in _until_empty(ready.popleft):
+                    if progress:
+                        progress(count - len(ready), count)
+                    candidate.ask(check)
                 others.result()
             finally:
                 left.set()
@@ -167,6 +176,16 @@ class Grader:
             verdict.mistake = self.mistakes.name(candidate, check, reply, others)
             verdict.facts[FEW:FEW] = filter(None, [self.mistakes.dtypes(candidate, check, others)])
         return verdict
+
+
+def _until_empty(take: Callable[[], Check]) -> Iterator[Check]:
+    """What a deque gives, which another thread empties too."""
+    while True:
+        try:
+            check = take()
+        except IndexError:
+            return
+        yield check
 
 
 def _absent(candidate: Submission, check: Check) -> Verdict:

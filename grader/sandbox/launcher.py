@@ -209,6 +209,7 @@ class Slot:
         self._launcher, self._device = launcher, device
         self.stages, self.many = launcher.stages, launcher.many
         self.worker: Child | None = None
+        self.half: int | None = None    # of the processors, which its workers keep to
         self._spent = 0.0
 
     @property
@@ -220,6 +221,8 @@ class Slot:
         """The worker; a new one may read these stages, behind walls, and has loaded this already."""
         if self.worker is None:
             self.worker = self._launcher.start(WORKER, [str(stage.path) for stage in stages], preload)
+            if self.half is not None:
+                self.worker.keep_to(self.half)
             if not self._launcher.fork or self._device != "cpu":    # this takes seconds, which no check shall pay for
                 self.worker.ask("start", START, name="", device=self._device)
         return self.worker

@@ -137,6 +137,16 @@ class Child:
     def ask(self, do: str, timeout: float | None = None, stop=None, **arguments):
         return self.receive(self.send(do, **arguments), timeout, stop)
 
+    def keep_to(self, half: int) -> None:
+        """Keep to the first (0) or second half (1) of the processors, where the system can tell it so.
+
+        Threads that take turns would else wake up on those of another busy process, and push it aside each time.
+        """
+        if self._known_as and hasattr(os, "sched_setaffinity"):
+            mine = sorted(os.sched_getaffinity(0))
+            with contextlib.suppress(OSError):      # it has ended; or there is one processor, whose first half is none
+                os.sched_setaffinity(self._known_as, mine[:len(mine) // 2] if half == 0 else mine[len(mine) // 2:])
+
     def hang_up(self) -> None:
         """Tell it that nothing more is wanted; a process that serves ends by itself then."""
         with contextlib.suppress(OSError):

@@ -51,8 +51,8 @@ GUARDED = {
     "grader/sandbox/launcher.py": ({"socket.send_fds", "socket.recv_fds", "pass_fds", "os.killpg", "signal.SIGKILL"},
                                    "the line to a zygote; a group is killed where the system knows groups"),
     "grader/sandbox/process.py": ({"select.poll", "select.POLLIN", "os.set_blocking", "/proc", "os.sysconf",
-                                   "/proc/self/fdinfo/"},
-                                  "behind POLLS; a clock without /proc shows the wall's time"),
+                                   "/proc/self/fdinfo/", "os.sched_getaffinity", "os.sched_setaffinity"},
+                                  "behind POLLS; a clock without /proc shows the wall's time; keep_to asks first"),
     "grader/sandbox/worker.py": ({"resource", "/proc/self/status"}, "limit_memory goes on without either"),
     "grader/front/provenance.py": ({"/proc/cpuinfo"}, "processor goes on without it"),
 }

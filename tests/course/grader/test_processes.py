@@ -210,7 +210,7 @@ def test_inputs_are_the_same_in_every_process(tmp_path):
 
 @two_processors
 def test_two_workers_say_what_one_says(tmp_path):
-    """Where a reader waits, and the reference has answered, every other check is asked of a second worker."""
+    """Where a reader waits, and the reference has answered, a second worker is asked checks from the end on."""
     numbers = tmp_path / "numbers"
     broken = SOLUTION.replace("y = x @", "y = -x @") + (
         "\n\nimport os\nfrom pathlib import Path\n\nprint('imported')\n"
@@ -226,6 +226,20 @@ def test_two_workers_say_what_one_says(tmp_path):
             assert [v.output for v in found].count("imported\n") == 2 and found[0].output == "imported\n"
             assert len(numbers.read_text("utf-8").split()) == workers + 1       # and one after the exit
     assert said[0] == said[1] and {word for _, word, *_ in said[0]} >= {"wrong", "crashed", "passed"}
+
+
+@two_processors
+def test_two_workers_keep_to_processors_of_their_own(launcher):
+    """And none to anything where there is but one worker, or nobody knows which process it is."""
+    workers = [launcher.start(WORKER) for _ in range(3)]
+    for half, worker in enumerate(workers[:2]):
+        worker.keep_to(half)
+    first, second, third = (os.sched_getaffinity(worker.pid) for worker in workers)
+    assert first and second and not first & second and first | second == third == os.sched_getaffinity(0)
+    workers[0].end()
+    workers[0].keep_to(1)
+    for worker in workers[1:]:
+        worker.end()
 
 
 @two_processors
