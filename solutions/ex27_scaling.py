@@ -443,7 +443,7 @@ def fit_scaling_law(
     if torch.stack([n.log(), d.log()]).corrcoef()[0, 1].abs() > 1 - 1e-9:
         raise ValueError("d must not follow from n alone, got log d on a straight line in log n")
 
-    starts = start_grid() if starts is None else starts.double()
+    starts = start_grid().to(n.device) if starts is None else starts.double()
     best = starts[law_error(starts, n, d, loss, delta).argsort()[:tries]]
     shift = torch.zeros(5, 5, dtype=n.dtype, device=n.device)       # log A becomes log A − α log N, log B the same
     shift[1, 3], shift[2, 4] = n.log().mean(), d.log().mean()

@@ -685,6 +685,7 @@ def test_budgets_that_do_not_exist(impl, draw):
     return [raises(ValueError, lambda: impl.optimal(-1.0 * n, law), "flops"),
             raises(ValueError, lambda: impl.tokens_for(3.0, -n, law), "n"),
             raises(ValueError, lambda: impl.tokens_for(never * 0.99, n, law), "loss"),
+            raises(ValueError, lambda: impl.tokens_for(3.0, 1, law._replace(E=2.0, A=1.0)), "loss"),    # 2 + 1, exactly
             raises(ValueError, lambda: impl.tokens_for(law.E, n, law), "loss")]
 
 
@@ -737,6 +738,7 @@ def test_critical_batch_refuses(impl, draw):
             raises(ValueError, lambda: impl.critical_batch(norms, norms, size, 4 * size), "big_norms"),
             raises(ValueError, lambda: impl.critical_batch(norms / 50, norms / 49, size, 4 * size), "big_norms"),
             raises(ValueError, lambda: impl.critical_batch(norms / 5, norms / 50, size, 4 * size), "big_norms"),
+            raises(ValueError, lambda: impl.critical_batch(2 + 0 * norms, 1 + 0 * norms, size, 4 * size), "big_norms"),
             raises(ValueError, lambda: impl.critical_batch(10 * norms, norms, size, 4 * size), "big_norms")]
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader import points, raises
 
@@ -36,6 +37,22 @@ def test_newton_schulz_of_other_memory(impl, draw):
     """A transposed view and an expanded one, and an empty batch."""
     x = draw(5, 3).double()
     return [impl.newton_schulz(x.T), impl.newton_schulz(x[:1].expand(4, 3)), impl.newton_schulz(x.expand(0, 5, 3))]
+
+
+def test_newton_schulz_takes_the_smaller_square(impl, draw):
+    """No product on the way is larger than the matrix, tall or wide, also in a batch."""
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **kwargs or {})
+            largest.append(out.numel() if isinstance(out, torch.Tensor) else 0)
+            return out
+    said = []
+    for x in (draw(20, 2), draw(2, 20), draw(1, 20, 2)):
+        largest = []
+        with Sizes():
+            out = impl.newton_schulz(x)
+        said.append([out, max(largest) < 400])
+    return said
 
 
 def test_newton_schulz_refuses(impl, draw):
@@ -168,12 +185,30 @@ def test_law_error_on_both_sides(impl, draw):
 
 @points(2)
 def test_fit_takes_the_best_of_its_starts(impl, draw):
-    """Of several starts the one that leads lowest counts; float32 runs are made float64."""
-    law, (n, d) = impl.ScalingLaw(_number(draw, 1, 2), 25.0, 45.0, _number(draw, 0.3, 0.35), 0.31), _runs(draw)
-    good = [math.log(law.E), math.log(20), math.log(50), 0.3, 0.3]
-    starts = torch.tensor([[3.0, -9, -9, 2, 2], good], dtype=torch.float64, device=draw.device)
-    found = impl.fit_scaling_law(n, d, law.loss(n, d), starts=starts, tries=1)
-    return found.loss(n, d).half()
+    """Tries begin with the start that fits best, and what fits best in the end counts."""
+    (n, d), beta = _runs(draw), _number(draw, 0.3, 0.35)
+    d = 1000 * d            # so far from n that a mix-up is no small error
+    law = impl.ScalingLaw(_number(draw, 1, 2), 25.0, 45.0 * 1000**beta, 0.31, beta)
+    loss, [log_e, *rest] = law.loss(n, d), [math.log(law.E), math.log(20), math.log(law.B), 0.3, beta]
+    # the first can change its E alone; the last has the largest error of all, and leads to the law
+    stuck, near, far = [math.log(loss.median()), -9, 15, 2, 2], [log_e, *rest], [log_e + 1, *rest]
+    starts = torch.tensor([stuck, near, far], dtype=torch.float64, device=draw.device)
+    return {f"{names} begin, {tries} tries": impl.fit_scaling_law(n, d, loss, starts[names], tries).loss(n, d).half()
+            for names, tries in (([0, 1], 1), ([0, 2], 1), ([0, 2], 2))}
+
+
+def test_fit_of_float32(impl, draw):
+    """Runs and starts in float32 are made float64."""
+    law, (n, d) = impl.ScalingLaw(1.5, 25.0, 45.0, _number(draw, 0.3, 0.35), 0.31), _runs(draw)
+    start = torch.tensor([[0.3, 3.0, 3.5, 0.3, 0.3]], device=draw.device)
+    return impl.fit_scaling_law(n.float(), d.float(), law.loss(n, d).float(), start).loss(n, d).half()
+
+
+def test_fit_without_starts(impl, draw):
+    """It begins at the grid's; five runs are enough."""
+    law, (n, d) = impl.ScalingLaw(1.5, 25.0, 45.0, _number(draw, 0.3, 0.35), 0.31), _runs(draw)
+    five = [0, 1, 5, 6, 8]
+    return impl.fit_scaling_law(n[five], d[five], law.loss(n, d)[five], tries=1).loss(n[five], d[five]).half()
 
 
 def test_fit_with_another_delta(impl, draw):
@@ -186,13 +221,16 @@ def test_fit_with_another_delta(impl, draw):
 
 
 def test_fit_refuses_more(impl, draw):
-    """NaN, infinity, two sizes, and tokens that follow from the size by a power."""
+    """NaN, infinity, two sizes, tokens that follow from the size by a power, losses that rise with one of the two."""
     (n, d), loss = _runs(draw), 2 + draw.uniform(9).double()
     nan = loss.clone()
     nan[0] = float("nan")
-    fit = partial(impl.fit_scaling_law, starts=torch.tensor([[0.5, 3.0, 3.5, 0.3, 0.3]], dtype=torch.float64,
-                                                            device=draw.device))
-    return [raises(ValueError, lambda: fit(n, d, nan), "loss"), raises(ValueError, lambda: fit(n / 0, d, loss), "n"),
+    start, up, other = torch.tensor([[0.5, 3.0, 3.5, 0.3, 0.3], [0.0, -2.3, 3.0, -0.1, 0.3],
+                                     [0.0, 3.0, -2.3, 0.3, -0.1]], dtype=torch.float64, device=draw.device).split(1)
+    fit = partial(impl.fit_scaling_law, starts=start)
+    return [raises(ValueError, lambda: fit(n, d, 1 + 0.1 * n**0.1 + 20 / d**0.3, starts=up), "loss"),
+            raises(ValueError, lambda: fit(n, d, 1 + 0.1 * d**0.1 + 20 / n**0.3, starts=other), "loss"),
+            raises(ValueError, lambda: fit(n, d, nan), "loss"), raises(ValueError, lambda: fit(n / 0, d, loss), "n"),
             raises(ValueError, lambda: fit(n, -d, loss), "d"),
             raises(ValueError, lambda: fit(n, d, loss, delta=0.0), "delta"),
             raises(ValueError, lambda: fit(n.clamp(max=7e4), d, loss), "n"),

@@ -150,7 +150,7 @@ def fit(impl, draw):
     start = torch.tensor([[math.log(law.E), math.log(1.05 * law.A), math.log(law.B), law.alpha, law.beta]], dtype=F64)
     try:
         found = impl.fit_scaling_law(n, d, loss, starts=start, tries=draw("tries", (1, 2)))
-        draw.see("law", torch.tensor(found).half())
+        draw.see("near", (found.loss(n, d) - loss).abs() < 0.01)        # its numbers lie in a flat valley
     except ValueError as error:
         draw.see("refused", str(error).split()[0])
 
