@@ -52,7 +52,7 @@ WINDOWS = ("all", "all, YaRN", "last 60", "last 64", "4 + 60", "4 + 60, text", "
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
 INDEXES, KEPT = ("exact", "rank 8", "rank 16", "shared", "recent"), (8, 16, 32, 64)
 NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "text", "loss"]
-READERS, DISTANCES = ("all", "last 64", "4 + 60", "exact", "rank 8", "shared"), (32, 128, 192, 256, 320, 448)
+READERS, DISTANCES = ("all", "last 64", "4 + 60", "exact", "rank 16", "shared"), (32, 128, 192, 256, 320, 448)
 DRAWS, CUE = 2, 8
 
 
