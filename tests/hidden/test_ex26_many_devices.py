@@ -370,6 +370,16 @@ def test_checkpointed_twice(impl, draw):
     return [y, x.grad, block.table.grad, torch.rand(1)]
 
 
+def test_checkpointed_of_inputs_that_hang_together(impl, draw):
+    """Of two inputs one is made from the other: each gets its own gradient, once."""
+    class Product(nn.Module):
+        def forward(self, a, b):
+            return a * b
+    x = draw(3, 2).requires_grad_()
+    impl.checkpointed(Product())(x, 3 * x).sum().backward()
+    return x.grad
+
+
 def test_whoever_fails_is_named(impl, draw):
     """A rank whose shape differs, in the middle of a step: all ranks are told, and none waits."""
     nets, x = _alike(draw, lambda: Net(impl), 3), draw(3, 4)
