@@ -1,9 +1,9 @@
 """Speculative decoding: several tokens for one reading of the weights.
 
 A cheap draft guesses k tokens. The model, here the target, looks at all of them in one forward pass, which costs
-hardly more than a pass over one token, keeps those that agree with its own distribution, and adds one of its own. What
-comes out is distributed exactly as what the target alone would say. Leviathan et al., 2023 (arXiv 2211.17192); Chen et
-al., 2023 (arXiv 2302.01318).
+hardly more than a pass over one token where reading the weights decides. It keeps those that agree with its own
+distribution, and adds one of its own. What comes out is distributed exactly as what the target alone would say.
+Leviathan et al., 2023 (arXiv 2211.17192); Chen et al., 2023 (arXiv 2302.01318).
 """
 
 from collections.abc import Callable, Iterable, Iterator
