@@ -24,9 +24,6 @@ unit of time, from the first arrival to the last token. p50, p99: percentiles of
 arrival to its last token, divided by how many new tokens it gets. first: the 99th percentile of the time to the first
 token. preemptions: how many there were. At REAL_LOAD, continuous runs once more at its own most and without a budget.
 
-25_again.csv, counted at AGAIN_LOAD, on TUNED_ON: how many steps it takes when so many rows may run, and how many tokens
-are computed again, because their job was preempted, for each that is computed once.
-
 25_users.csv, counted: continuous at its best setting, with other numbers of users than REQUESTS.
 
 25_real.csv, measured: the same at one load, with the model. predicted: how long the computing takes by 25_steps.csv;
@@ -56,7 +53,6 @@ STEPS, STEP_COLUMNS = HERE / "25_steps.csv", ["kind", "tokens", "positions", "ti
 LOAD = HERE / "25_load.csv"
 COLUMNS = ["cost", "contestant", "most", "budget", "load", "seed", "throughput", "p50", "p99", "first", "preemptions"]
 USERS, USER_COLUMNS = HERE / "25_users.csv", ["users", "load", "seed", "p50", "p99"]
-AGAIN, AGAIN_COLUMNS = HERE / "25_again.csv", ["contestant", "most", "seed", "steps", "again"]
 REAL = HERE / "25_real.csv"
 REAL_COLUMNS = ["contestant", "load", "seed", "predicted", "measured", "p50 predicted", "p50 measured", "p99 predicted",
                 "p99 measured"]
@@ -71,8 +67,6 @@ SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
             *((name, most, budget) for name in ("known", "continuous") for most in MOST for budget in BUDGETS)]
 NAMES, REAL_LOAD, REAL_REQUESTS = ("batch", "reserved", "known", "continuous"), 60, 60
 NO_BUDGET, USER_SETTINGS = 10**6, [(count, load, seed) for count in (200, 1600) for load in (80, 120) for seed in SEEDS]
-AGAIN_LOAD, AGAIN_SETTINGS = 120, [(name, most, seed) for most in (16, 24, 32) for name in ("known", "continuous")
-                                   for seed in TUNED_ON]
 COSTS = [("measured", load) for load in LOADS] + [("roofline", load) for load in ROOFLINE_LOADS]
 
 
@@ -215,7 +209,7 @@ class Real(Engine):
 
 def drive(engine: Clock | Real, made: list[Request], arrivals: list[float]) -> dict[str, float]:
     """Add each request when it comes, step while there is something to do, and tell how it went."""
-    now, spent, came, steps, first, last = 0.0, 0.0, 0, 0, {}, {}
+    now, spent, came, first, last = 0.0, 0.0, 0, {}, {}
     while came < len(made) or engine.unfinished:
         if not engine.unfinished:
             now = max(now, arrivals[came])
@@ -223,15 +217,14 @@ def drive(engine: Clock | Real, made: list[Request], arrivals: list[float]) -> d
             engine.add(made[came])
             came += 1
         outputs = engine.step()
-        now, spent, steps = now + engine.spent - spent, engine.spent, steps + 1
+        now, spent = now + engine.spent - spent, engine.spent
         for output in outputs:
             first.setdefault(output.id, now)
             last[output.id] = now
     waits = sorted((last[request.id] - at) / request.max_new_tokens for request, at in zip(made, arrivals, strict=True))
     starts = sorted(first[request.id] - at for request, at in zip(made, arrivals, strict=True))
     return {"throughput": sum(request.max_new_tokens for request in made) / (now - arrivals[0]),
-            "p50": percentile(waits, 50), "p99": percentile(waits, 99), "first": percentile(starts, 99),
-            "steps": steps}
+            "p50": percentile(waits, 50), "p99": percentile(waits, 99), "first": percentile(starts, 99)}
 
 
 def percentile(ordered: list[float], percent: float) -> float:
@@ -255,22 +248,13 @@ def nothing() -> Transformer:
 def counted(cost: str, contestant: str, most: int, budget: int, made: list, arrivals: list) -> dict[str, float]:
     clock = engine(Clock, nothing(), contestant, most, budget)
     clock.cost = cost
-    return drive(clock, made, arrivals) | {"preemptions": clock.scheduler.preemptions,
-                                           "computed": clock.scheduler.computed}
+    return drive(clock, made, arrivals) | {"preemptions": clock.scheduler.preemptions}
 
 
 def measure(cost: str, contestant: str, most: int, budget: int, load: float, seed: int) -> list[list[str]]:
     found = counted(cost, contestant, most, budget, *requests(seed, load))
     return [[cost, contestant, str(most), str(budget), str(load), str(seed),
              *(f"{found[name]:.4f}" for name in COLUMNS[6:10]), str(found["preemptions"])]]
-
-
-def again(contestant: str, most: int, seed: int) -> list[list[str]]:
-    """What sending back costs."""
-    made, arrivals = requests(seed, AGAIN_LOAD)
-    found = counted("measured", contestant, most, 512, made, arrivals)
-    once = sum(len(request.prompt) + request.max_new_tokens - 1 for request in made)
-    return [[contestant, str(most), str(seed), str(found["steps"]), f"{found['computed'] / once - 1:.4f}"]]
 
 
 def others(count: int, load: float, seed: int) -> list[list[str]]:
@@ -309,7 +293,6 @@ def main() -> None:
     chosen += [("measured", "continuous", best("measured", "continuous", REAL_LOAD)[0], NO_BUDGET, REAL_LOAD, seed)
                for seed in SEEDS]
     table.resume(LOAD, COLUMNS, chosen, measure)
-    table.resume(AGAIN, AGAIN_COLUMNS, AGAIN_SETTINGS, again)
     table.resume(USERS, USER_COLUMNS, USER_SETTINGS, others)
     table.resume(REAL, REAL_COLUMNS, [(name, REAL_LOAD, seed) for name in ("batch", "continuous") for seed in SEEDS],
                  compare)

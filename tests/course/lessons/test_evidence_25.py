@@ -59,15 +59,6 @@ def test_other_numbers_of_users(script, recorded):
         assert float(value) == pytest.approx(float(row[column]), rel=0.1)
 
 
-def test_what_sending_back_costs(script, recorded):
-    rows = recorded("25_again")
-    assert [(row["contestant"], int(row["most"]), int(row["seed"])) for row in rows] == script.AGAIN_SETTINGS
-    [[*_, steps, again]] = script.again("continuous", 32, 5)
-    row = next(row for row in rows if (row["contestant"], row["most"], row["seed"]) == ("continuous", "32", "5"))
-    assert int(steps) == pytest.approx(int(row["steps"]), rel=0.1)
-    assert float(again) == pytest.approx(float(row["again"]), abs=0.05)
-
-
 def test_transformers_gives_the_same_texts(evidence, recorded):
     script, rows = evidence("25_transformers"), recorded("25_transformers")
     assert [(row["prompts"], int(row["seed"])) for row in rows
