@@ -5,7 +5,6 @@ from functools import partial
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from grader import points, raises
 
@@ -41,17 +40,15 @@ def test_newton_schulz_of_other_memory(impl, draw):
 
 def test_newton_schulz_takes_the_smaller_square(impl, draw):
     """No product on the way is larger than the matrix, tall or wide, also in a batch."""
-    class Sizes(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            out = func(*args, **kwargs or {})
-            largest.append(out.numel() if isinstance(out, torch.Tensor) else 0)
-            return out
+    def keep(x):
+        largest.append(x.numel())
+        return x
     said = []
     for x in (draw(20, 2), draw(2, 20), draw(1, 20, 2)):
         largest = []
-        with Sizes():
-            out = impl.newton_schulz(x)
-        said.append([out, max(largest) < 400])
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+            out = impl.newton_schulz(x.requires_grad_())
+        said.append([out.detach(), max(largest) < 400])
     return said
 
 
