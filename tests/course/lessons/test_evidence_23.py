@@ -96,8 +96,10 @@ def test_only_the_new_document_is_asked_for(evidence):
 
 def test_longer_runs_start_as_recorded(evidence, recorded):
     script, rows = evidence("23_hybrid"), recorded("23_hybrid_long")
-    settings = [(row["model"], float(row["rate"])) for row in rows]
-    assert settings == [(name, rate) for rate in script.LONG_RATES for name in script.WARMED]
+    settings = [(row["model"], float(row["rate"]), int(row["seed"])) for row in rows]
+    assert len(settings) == len(set(settings)) and set(settings) == {
+        *((name, rate, 0) for rate in script.LONG_RATES for name in script.WARMED),
+        *((name, script.best_of_long(name), seed) for seed in script.SEEDS for name in script.WARMED)}
     for row in rows[:2]:
         losses = [float(loss) for loss in row["losses"].split()]
         _, again = script.train(row["model"], float(row["rate"]), int(row["warm-up"]), int(row["seed"]),
