@@ -175,13 +175,6 @@ MODELS, SIGHTS = ("softmax", "learned sink"), {"all": (0, SEQ), "last 8": (0, 8)
 SMALL = ModelConfig(vocab_size=SYMBOLS + 1, d_model=32, layers=1, heads=1, d_ff=1, max_seq_len=SEQ)
 
 
-def use(chapter, transformer: type, config: type) -> None:
-    """A reader's classes in the place of the course's: those of ex22_long_context's module, and of lesson 13."""
-    global Transformer, SMALL, SinkAttention, with_attention
-    Transformer, SMALL = transformer, config(**vars(SMALL))
-    SinkAttention, with_attention = chapter.SinkAttention, chapter.with_attention
-
-
 class Nothing(nn.Module):
     """In a feed-forward's place."""
 
