@@ -30,12 +30,6 @@ with sigmoid(3) = 0.953 and sigmoid(1) = 0.731, as contestants of their own ("ga
 pairs of a new document, half of them with keys of the old one, and all N are asked for. once, again: of keys that the
 new document alone has, and of keys that the old one has, too. A control, "gated delta fixed", learns one α for all
 tokens. alpha: the trained model's mean α at the token that separates, and at all others. 600 steps.
-
-**Two layers.** In 23_recall_two.csv a model has two such layers, one behind the other, and twice as many pairs: 8, 16
-or 32, of which a state of 16 features cannot hold the most. "delta + softmax" and "softmax + delta" are the smallest
-hybrids, in both orders. 600 steps. without 0, without 1: once and again at 32 pairs where, after the training, layer 0
-or 1 adds nothing, for the five seeds. In 23_recall_two_long.csv "delta + softmax" has three times the steps, and a rate
-of its own for them. Every model used only its first layer, so the lesson gives these two tables one sentence.
 """
 
 import sys
@@ -65,17 +59,13 @@ from solutions.ex23_linear_attention import (  # noqa: E402
 
 TABLE, LONG_TABLE = HERE / "23_recall.csv", HERE / "23_recall_long.csv"
 START_TABLE, BOUNDARY_TABLE = HERE / "23_recall_start.csv", HERE / "23_recall_boundary.csv"
-TWO_TABLE, TWO_LONG_TABLE = HERE / "23_recall_two.csv", HERE / "23_recall_two_long.csv"
 COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
 BOUNDARY_COLUMNS = [*COLUMNS, "alpha"]
-TWO_COLUMNS = [*COLUMNS, "without 0", "without 1"]
 RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent",
          "linear decay")
 STARTS = tuple(f"{rule} from {start}" for rule in ("gated delta", "linear decay") for start in (3, 1))
 BOUNDARY = ("softmax", "delta", "gated delta", "linear decay", *STARTS,
             *(f"gated delta fixed{start}" for start in ("", " from 3", " from 1")))
-TWO = ("delta + delta", "delta + softmax", "softmax + softmax", "softmax + delta")
-TWO_LONG = ("delta + softmax",)
 PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
 OLD, SEPARATOR = 24, KEYS           # pairs of the old document; the key of the token behind it
@@ -109,11 +99,6 @@ def draw_boundary(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor,
     return (torch.cat([shuffled(old), separator, new, asked], 1),
             torch.cat([before, torch.full_like(separator, NOTHING), values, torch.full_like(values, NOTHING)], 1),
             values.gather(1, order), (asked[:, :, None] == old[:, None]).any(-1))
-
-
-def draw_twice(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As draw, with twice as many pairs."""
-    return draw(batch, 2 * pairs, rng)
 
 
 class Layer(nn.Module):
@@ -164,24 +149,16 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """A model of one layer, or of two: "delta + softmax"."""
-
     def __init__(self, rule: str, keys: int = KEYS):
         super().__init__()
-        rule, _, second = rule.partition(" + ")
         self.keys, self.values, self.layer = Embedding(keys, D_MODEL), Embedding(VALUES + 1, D_MODEL), Layer(rule)
         self.norm1, self.norm2 = RMSNorm(D_MODEL), RMSNorm(D_MODEL)
         self.unembedding = Unembedding(D_MODEL, VALUES)
-        if second:
-            self.norm, self.second = RMSNorm(D_MODEL), Layer(second)
 
-    def forward(self, keys: Tensor, values: Tensor, asking: int, without: int | None = None) -> Tensor:
-        """Logits of the values, for the last tokens: those that ask; without: a layer that adds nothing."""
+    def forward(self, keys: Tensor, values: Tensor, asking: int) -> Tensor:
+        """Logits of the values, for the last tokens: those that ask."""
         x = self.keys(keys) + self.values(values)
-        if without != 0:
-            x = x + self.layer(self.norm1(x), values == NOTHING)
-        if hasattr(self, "second") and without != 1:
-            x = x + self.second(self.norm(x), values == NOTHING)
+        x = x + self.layer(self.norm1(x), values == NOTHING)
         return self.unembedding(self.norm2(x[:, -asking:]))
 
 
@@ -211,11 +188,10 @@ def train(rule: str, rate: float, seed: int, steps: int | None = None, length: i
 
 
 @torch.no_grad()
-def shares(model: Model, pairs: int, seed: int, task: Callable = draw, without: int | None = None
-           ) -> tuple[float, float]:
+def shares(model: Model, pairs: int, seed: int, task: Callable = draw) -> tuple[float, float]:
     """The shares that are right on sequences of their own: of keys told once, and of keys told again."""
     keys, said, values, is_new = task(64, pairs, torch.Generator().manual_seed(1000 + seed))
-    right = model(keys, said, values.shape[1], without).argmax(-1) == values
+    right = model(keys, said, values.shape[1]).argmax(-1) == values
     return right[~is_new].float().mean().item(), right[is_new].float().mean().item()
 
 
@@ -241,14 +217,12 @@ def measure(rule: str, rate: float, seed: int, length: int, task: Callable = dra
            said(losses[:40:10])]
     if task is draw_boundary:
         row.append(said(alphas(model, seed)))
-    if task is draw_twice:
-        row += [said(shares(model, PAIRS[-1], seed, task, layer)) if seed in SEEDS else "" for layer in (0, 1)]
     return row
 
 
 def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> None:
     """One table: the best rate of each rule, then five seeds at it."""
-    columns = {draw_boundary: BOUNDARY_COLUMNS, draw_twice: TWO_COLUMNS}.get(task, COLUMNS)
+    columns = BOUNDARY_COLUMNS if task is draw_boundary else COLUMNS
 
     def measured(*setting) -> list[str]:
         return measure(*setting, length, task)
@@ -267,8 +241,6 @@ def main() -> None:
     run(LONG_TABLE, LONG)
     run(START_TABLE, LONG, STARTS)
     run(BOUNDARY_TABLE, LONG, BOUNDARY, draw_boundary)
-    run(TWO_TABLE, LONG, TWO, draw_twice)
-    run(TWO_LONG_TABLE, 3 * LONG, TWO_LONG, draw_twice)
 
 
 if __name__ == "__main__":
