@@ -68,7 +68,7 @@ def shape_factor(rows: int, columns: int, shape: str = "original") -> float:
     "original": √max(1, rows / columns), Jordan's: an output of a tall matrix changes as much as one of a square.
     "match_rms_adamw": 0.2 · √max(rows, columns). A matrix of rank min(rows, columns) whose singular values are 1 has
     numbers of the size 1 / √max(rows, columns), and a step of AdamW numbers of about 0.2: so rates tuned for AdamW
-    serve Muon, too. Liu et al., 2025 (arXiv 2502.16982).
+    are meant to serve Muon, too (not in lesson 27's run). Liu et al., 2025 (arXiv 2502.16982).
 
     Raises ValueError naming shape where it is neither.
     """
@@ -226,8 +226,8 @@ def with_mup(
 ) -> Transformer:
     """Put a new model into the maximal update parametrization, in place, and return it.
 
-    m = width_ratio(model.config, base). The hidden_matrices, drawn as chapter 13 draws them, with the same σ at every
-    width, are multiplied by init / √m: a variance of 1 / fan_in. The unembedding becomes a ScaledUnembedding by
+    m = width_ratio(model.config, base). The hidden_matrices, drawn as lesson 13 draws them, with the same σ at every
+    width, are multiplied by init / √m: a variance that falls as 1 / fan_in. The unembedding becomes a ScaledUnembedding by
     output / m. Everything else stays. init and output are two numbers to be tuned at the width of base; 1 and 1 leave a
     model of that width as it was.
 
@@ -351,7 +351,8 @@ def optimal(flops: float | int, law: ScalingLaw) -> tuple[float, float]:
 def tokens_for(loss: float | int, n: float | int, law: ScalingLaw) -> float:
     """How many tokens a model of n parameters needs to reach a loss: (B / (loss − E − A / n^α))^(1/β).
 
-    A model smaller than the optimal one gets there too, with more training, and is cheaper each time that it is used.
+    A model that is not much smaller than the optimal one gets there too, with more training, and is cheaper each time
+    that it is used; one that is far smaller never gets there.
 
     Raises ValueError naming n where it is not above 0, and loss where no number of tokens brings n parameters there.
     """

@@ -15,12 +15,19 @@ lose its first steps on a start that is too timid, and the contestants differ by
 best rate each is then trained from five seeds. One row for each run; rows that are there are kept, so a run that was
 stopped goes on. losses are means of 20 steps, bits per byte those of held-out text.
 
+Muon's run has a rate for the matrices and one for the rest. In 27_muon_two.csv AdamW has two as well, tuned over all
+pairs of MATRICES and REST by the same seed; then five seeds at the best pair.
+
+27_muon_texts.csv: where a loss is measured. AdamW at its best rate, seed 0, after its training: bits per byte of the
+HELD_OUT bytes that all other tables have, of all that is held out, and of five pieces of the training text as long.
+
 27_step.csv has the milliseconds of one step of lesson 14's AdamW and of Muon with it, on the machine that ran them, by
 width: forward and backward pass and clipping in "model", the rest in "optimizer"; each the median of 15.
 """
 
 import math
 import sys
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 
@@ -29,17 +36,21 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
-from assets.evidence import scaling, table  # noqa: E402
+from assets.evidence import library, scaling, table  # noqa: E402
 from solutions.ex05_softmax import cross_entropy  # noqa: E402
-from solutions.ex14_training import AdamW, clip_grad_norm, parameter_groups  # noqa: E402
-from solutions.ex27_scaling import muon_and_adamw, with_mup, wsd  # noqa: E402
+from solutions.ex14_training import AdamW, clip_grad_norm, evaluate, parameter_groups  # noqa: E402
+from solutions.ex27_scaling import hidden_matrices, muon_and_adamw, with_mup, wsd  # noqa: E402
 
 TABLE, TIMES = HERE / "27_muon_scaled.csv", HERE / "27_step.csv"
+TWO, TEXTS = HERE / "27_muon_two.csv", HERE / "27_muon_texts.csv"
 COLUMNS = ["optimizer", "rate", "seed", "bits per byte", "losses"]
+TWO_COLUMNS = ["matrices", "rest", "seed", "bits per byte", "losses"]
+TEXTS_COLUMNS = ["optimizer", "text", "bits per byte"]
 TIMES_COLUMNS = ["optimizer", "width", "model ms", "optimizer ms"]
 ADAMW_RATES, MUON_RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032), (0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
 RATES = {"AdamW": ADAMW_RATES, "Muon": MUON_RATES, "AdamW, WSD": ADAMW_RATES,
          "Muon, 0 steps": (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)}
+MATRICES, REST = (0.002, 0.004, 0.008), (0.002, 0.004, 0.008, 0.016, 0.032)
 SEEDS, TUNED_ON = range(5), 100
 STEPS, BATCH, FALL, DECAY, OUTPUT = 400, 32, 80, 0.1, 16
 WIDTH, LAYERS = 64, 3
@@ -53,7 +64,12 @@ def optimizer_of(name: str, model, rate: float, adamw_rate: float):
         both = muon_and_adamw(model, math.sqrt(WIDTH) * rate, adamw_rate, DECAY, shape="match_rms_adamw", steps=0)
         both.param_groups[0]["weight_decay"] /= math.sqrt(WIDTH)
         return both
-    return AdamW(parameter_groups(model, DECAY), rate, betas=(0.9, 0.95))
+    groups = parameter_groups(model, DECAY)
+    if name == "AdamW, two rates":
+        hidden = {id(p) for p in hidden_matrices(model).values()}
+        groups = [{**group, "params": [p for p in group["params"] if (id(p) in hidden) == of], "lr": lr}
+                  for group in groups for of, lr in ((True, rate), (False, adamw_rate))]
+    return AdamW(groups, rate, betas=(0.9, 0.95))
 
 
 def share(name: str):
@@ -81,6 +97,27 @@ def measure(name: str, rate: float, seed: int, adamw_rate: float) -> list[str]:
     return [name, str(rate), str(seed), f"{scaling.held_out(model) / math.log(2):.4f}", scaling.means(losses)]
 
 
+def measure_two(matrices: float, rest: float, seed: int) -> list[str]:
+    _, *row = measure("AdamW, two rates", matrices, seed, rest)
+    return [row[0], str(rest), *row[1:]]
+
+
+def best_pair() -> tuple[float, float]:
+    """Matrices and rest: lowest in the table by the tuning seed."""
+    tried = {(float(row[0]), float(row[1])): float(row[3]) for row in table.read(TWO) if int(row[2]) == TUNED_ON}
+    return min(tried, key=tried.__getitem__)
+
+
+def measure_texts(name: str) -> list[list[str]]:
+    """One row for each piece of text."""
+    model, _ = train(name, best(name), 0, math.nan)
+    (training, held), size = library.texts(), scaling.HELD_OUT
+    pieces = {"held out": held[:size], "all held out": held} | {
+        f"training {n}": training[n * len(training) // 5:][:size] for n in range(5)}
+    return [[name, text, f"{evaluate(model, piece, scaling.SEQ, batch=32) / math.log(2):.4f}"]
+            for text, piece in pieces.items()]
+
+
 def time_step(name: str, width: int) -> list[str]:
     model = scaling.new(scaling.config(width, LAYERS), 0)
     optimizer = optimizer_of(name, model, 0.001, 0.001)
@@ -106,6 +143,10 @@ def main() -> None:
             table.resume(TABLE, COLUMNS, runs, lambda *run: [measure(*run, adamw_rate)])
         if name == "AdamW":
             adamw_rate = best(name)
+    table.resume(TWO, TWO_COLUMNS, [(*rates, TUNED_ON) for rates in product(MATRICES, REST)],
+                 lambda *run: [measure_two(*run)])
+    table.resume(TWO, TWO_COLUMNS, [(*best_pair(), seed) for seed in SEEDS], lambda *run: [measure_two(*run)])
+    table.resume(TEXTS, TEXTS_COLUMNS, [("AdamW",)], measure_texts)
     table.resume(TIMES, TIMES_COLUMNS, [(name, width) for width in WIDTHS for name in ("AdamW", "Muon")],
                  lambda *run: [time_step(*run)])
 

@@ -47,6 +47,26 @@ def test_a_run_of_each_optimizer_starts_as_recorded(evidence, recorded):
         assert sum(losses) / 20 == pytest.approx(float(row["losses"].split()[0]), rel=0.02)
 
 
+def test_adamw_with_two_rates_is_trained_at_its_best_pair(evidence, recorded):
+    script, rows = evidence("27_muon"), recorded("27_muon_two")
+    tried = mean_by(rows, ("matrices", "rest"), "bits per byte", [script.TUNED_ON])
+    assert tried.keys() == {(str(matrices), str(rest)) for matrices in script.MATRICES for rest in script.REST}
+    pair = script.best_pair()
+    assert pair[0] == script.MATRICES[1] and script.REST[0] < pair[1] < script.REST[-1]
+    assert tuple(map(str, pair)) in mean_by(rows, ("matrices", "rest"), "bits per byte", script.SEEDS)
+    one = next(row for row in recorded("27_muon_scaled") if (row["optimizer"], row["rate"]) == ("AdamW", "0.004"))
+    same = next(row for row in rows if (row["matrices"], row["rest"]) == ("0.004", "0.004"))
+    assert float(same["bits per byte"]) == pytest.approx(float(one["bits per byte"]), abs=0.002)
+
+
+def test_the_piece_held_out_is_easier_than_the_rest(recorded):
+    texts = {row["text"]: float(row["bits per byte"]) for row in recorded("27_muon_texts")}
+    assert texts["held out"] == min(texts.values()) and len(texts) == 7
+    one = next(row for row in recorded("27_muon_scaled")
+               if (row["optimizer"], row["rate"], row["seed"]) == ("AdamW", "0.004", "0"))
+    assert float(one["bits per byte"]) == pytest.approx(texts["held out"], abs=0.002)
+
+
 def test_a_step_without_newton_schulz_has_the_size_of_one_with_all_strengths_1(evidence):
     script = evidence("27_muon")
     config = script.scaling.config(script.WIDTH, script.LAYERS, tied=False)
