@@ -76,7 +76,7 @@ def layer_pattern(
     (see with_rope). The last round may be cut short.
 
     Raises ValueError naming layers where it is below 1, and pattern where it is empty or holds a
-    number below 1 (False is none here).
+    number below 1 (True and False are kept as they are).
     """
     # BEGIN SOLUTION
     at_least_one(layers=layers)
