@@ -20,16 +20,15 @@ neighbours are worse; what counts is wrong, the mean of three seeds that are use
 each is then trained from five seeds. One row for each rule, rate and seed; rows that are there are kept, so a run that
 was stopped goes on. wrong: the share of values at 16 pairs that are not said right. once, again: the shares that are
 right, for each N of PAIRS, of keys that were told once and again. by step: right at 16 pairs, after each sixth of the
-steps. losses: of steps 0, 10, 20 and 30. All of that is done twice: with 300 steps, and with 600 in
-23_recall_long.csv, each with a schedule of its own.
+steps. losses: of steps 0, 10, 20 and 30.
 
 **The start of α.** The two rules that forget begin with an α of sigmoid(5) = 0.993. In 23_recall_start.csv they begin
-with sigmoid(3) = 0.953 and sigmoid(1) = 0.731, as contestants of their own ("gated delta from 3"), with 600 steps.
+with sigmoid(3) = 0.953 and sigmoid(1) = 0.731, as contestants of their own ("gated delta from 3").
 
 **A boundary.** In 23_recall_boundary.csv an old document of 24 pairs comes first, then a token that separates, then N
 pairs of a new document, half of them with keys of the old one, and all N are asked for. once, again: of keys that the
 new document alone has, and of keys that the old one has, too. A control, "gated delta fixed", learns one α for all
-tokens. alpha: the trained model's mean α at the token that separates, and at all others. 600 steps.
+tokens. alpha: the trained model's mean α at the token that separates, and at all others.
 """
 
 import sys
@@ -57,8 +56,8 @@ from solutions.ex23_linear_attention import (  # noqa: E402
     linear_attention,
 )
 
-TABLE, LONG_TABLE = HERE / "23_recall.csv", HERE / "23_recall_long.csv"
-START_TABLE, BOUNDARY_TABLE = HERE / "23_recall_start.csv", HERE / "23_recall_boundary.csv"
+TABLE, START_TABLE = HERE / "23_recall.csv", HERE / "23_recall_start.csv"
+BOUNDARY_TABLE = HERE / "23_recall_boundary.csv"
 COLUMNS = ["rule", "rate", "seed", "wrong", "once", "again", "by step", "losses"]
 BOUNDARY_COLUMNS = [*COLUMNS, "alpha"]
 RULES = ("softmax", "linear", "delta", "gated delta", "linear beta", "linear silent", "delta silent",
@@ -70,7 +69,7 @@ PAIRS, KEYS, VALUES = (4, 8, 16), 32, 32
 NOTHING = VALUES                    # what a token says that asks
 OLD, SEPARATOR = 24, KEYS           # pairs of the old document; the key of the token behind it
 RATES, SEEDS, TUNED_ON = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08), range(5), range(100, 103)
-D_MODEL, HEAD_DIM, BATCH, STEPS, LONG = 64, 16, 32, 300, 600
+D_MODEL, HEAD_DIM, BATCH, STEPS = 64, 16, 32, 600
 
 
 def draw(batch: int, pairs: int, rng: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -162,18 +161,18 @@ class Model(nn.Module):
         return self.unembedding(self.norm2(x[:, -asking:]))
 
 
-def train(rule: str, rate: float, seed: int, steps: int | None = None, length: int = STEPS,
-          task: Callable = draw) -> tuple[Model, list[float], list[float]]:
+def train(rule: str, rate: float, seed: int, steps: int = STEPS, task: Callable = draw
+          ) -> tuple[Model, list[float], list[float]]:
     """A trained model, its losses, and the share that is right at the most pairs, six times on the way.
 
-    length: of the schedule; steps: after how many of them to stop, at its end if None; task: one of the draws."""
+    steps: after how many of STEPS to stop; task: one of the draws."""
     torch.manual_seed(seed)
     model = use_torch_kernels(Model(rule, SEPARATOR + 1 if task is draw_boundary else KEYS))
     rng, losses, right = torch.Generator().manual_seed(seed), [], []
     adam = torch.optim.AdamW(model.parameters(), rate, weight_decay=0, fused=True)
-    for step in range(length if steps is None else steps):
+    for step in range(steps):
         for group in adam.param_groups:
-            group["lr"] = learning_rate(step, 30, length, rate, rate / 20)
+            group["lr"] = learning_rate(step, 30, STEPS, rate, rate / 20)
         keys, said, values, _ = task(BATCH, PAIRS[torch.randint(len(PAIRS), (), generator=rng)], rng)
         loss = F.cross_entropy(model(keys, said, values.shape[1]).flatten(0, 1), values.flatten())
         adam.zero_grad()
@@ -181,7 +180,7 @@ def train(rule: str, rate: float, seed: int, steps: int | None = None, length: i
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         losses.append(loss.item())
-        if (step + 1) % (length // 6) == 0:
+        if (step + 1) % (STEPS // 6) == 0:
             once, again = shares(model, PAIRS[-1], seed, task)
             right.append((once + again) / 2)
     return model, losses, right
@@ -205,9 +204,9 @@ def alphas(model: Model, seed: int) -> tuple[float, float]:
     return alpha[separates].mean().item(), alpha[~separates].mean().item()
 
 
-def measure(rule: str, rate: float, seed: int, length: int, task: Callable = draw) -> list[str]:
+def measure(rule: str, rate: float, seed: int, task: Callable = draw) -> list[str]:
     """One row of a table."""
-    model, losses, right = train(rule, rate, seed, length=length, task=task)
+    model, losses, right = train(rule, rate, seed, task=task)
     once, again = zip(*(shares(model, pairs, seed, task) for pairs in PAIRS), strict=True)
 
     def said(numbers) -> str:
@@ -220,12 +219,12 @@ def measure(rule: str, rate: float, seed: int, length: int, task: Callable = dra
     return row
 
 
-def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable = draw) -> None:
+def run(file: Path, rules: tuple[str, ...] = RULES, task: Callable = draw) -> None:
     """One table: the best rate of each rule, then five seeds at it."""
     columns = BOUNDARY_COLUMNS if task is draw_boundary else COLUMNS
 
     def measured(*setting) -> list[str]:
-        return measure(*setting, length, task)
+        return measure(*setting, task)
 
     def wrong(rule: str, rate: float, seeds: range) -> float:
         return table.mean_loss(file, columns, rule, rate, seeds, measured, 3)
@@ -237,10 +236,9 @@ def run(file: Path, length: int, rules: tuple[str, ...] = RULES, task: Callable 
 
 def main() -> None:
     torch.set_num_threads(1)
-    run(TABLE, STEPS)
-    run(LONG_TABLE, LONG)
-    run(START_TABLE, LONG, STARTS)
-    run(BOUNDARY_TABLE, LONG, BOUNDARY, draw_boundary)
+    run(TABLE)
+    run(START_TABLE, STARTS)
+    run(BOUNDARY_TABLE, BOUNDARY, draw_boundary)
 
 
 if __name__ == "__main__":
