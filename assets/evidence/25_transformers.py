@@ -6,7 +6,8 @@ Rows that are there are kept, so a run that was stopped goes on. Both serve the 
 model's weights in float32, on one thread, greedily: a prompt of a text and NEW new tokens, in blocks of 16 positions
 and at most BUDGET tokens a step, no block shared. prompts: "equal", all of 32 tokens, or "mixed", each of 4 to 124.
 seed: which prompts. engine, transformers: seconds of CPU time, the median of TURNS, in turn, after one that is not
-counted. same: how many texts are equal.
+counted. empty: of transformers' call with one prompt of one token and one new token: generate_batch makes a manager
+anew in each call, where our engine stands already. same: how many texts are equal.
 """
 
 import random
@@ -30,7 +31,7 @@ from solutions.ex15_generation import Sampling  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex25_serving import Engine, Request, serve  # noqa: E402
 
-FILE, COLUMNS = HERE / "25_transformers.csv", ["prompts", "seed", "engine", "transformers", "same"]
+FILE, COLUMNS = HERE / "25_transformers.csv", ["prompts", "seed", "engine", "transformers", "empty", "same"]
 POCKET, REQUESTS, NEW, BLOCK, BUDGET, TURNS, SEEDS = HERE.parent / "pocket", 32, 32, 16, 256, 3, range(5)
 LENGTHS = {"equal": (32, 32), "mixed": (4, 124)}        # of prompts
 BLOCKS = REQUESTS * -(-(124 + NEW) // BLOCK)
@@ -57,13 +58,13 @@ def ours() -> Callable[[list[list[int]]], list[list[int]]]:
     return run
 
 
-def theirs() -> Callable[[list[list[int]]], list[list[int]]]:
+def theirs() -> Callable[[list[list[int]], int], list[list[int]]]:
     model = LlamaForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval()
-    how = GenerationConfig(max_new_tokens=NEW, do_sample=False, eos_token_id=-1, pad_token_id=0)
     pages = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=BLOCKS, max_batch_tokens=BUDGET,
                                      allow_block_sharing=False)
 
-    def run(ids: list[list[int]]) -> list[list[int]]:
+    def run(ids: list[list[int]], new: int = NEW) -> list[list[int]]:
+        how = GenerationConfig(max_new_tokens=new, do_sample=False, eos_token_id=-1, pad_token_id=0)
         found = model.generate_batch(ids, generation_config=how, continuous_batching_config=pages, warmup=False)
         by_number = sorted(found.values(), key=lambda output: int(str(output.request_id).rpartition("_")[2]))
         return [output.generated_tokens for output in by_number]
@@ -75,14 +76,18 @@ def both() -> tuple[Callable, Callable]:
     return ours(), theirs()
 
 
+def timed(run: Callable, *given: object) -> float:
+    start = process_time()
+    run(*given)
+    return process_time() - start
+
+
 def measure(kind: str, seed: int) -> list[list[str]]:
-    ids, took = prompts(kind, seed), ([], [])
-    same = sum(one == other for one, other in zip(*(run(ids) for run in both()), strict=True))
-    for _ in range(TURNS):
-        for run, times in zip(both(), took, strict=True):
-            start = process_time()
-            run(ids)
-            times.append(process_time() - start)
+    ids, (engine, transformers) = prompts(kind, seed), both()
+    same = sum(one == other for one, other in zip(engine(ids), transformers(ids), strict=True))
+    transformers([[1]], 1)
+    took = zip(*((timed(engine, ids), timed(transformers, ids), timed(transformers, [[1]], 1)) for _ in range(TURNS)),
+               strict=True)
     return [[kind, str(seed), *(f"{median(times):.3f}" for times in took), str(same)]]
 
 
