@@ -314,9 +314,9 @@ def with_mup(
     """Put a new model into the maximal update parametrization, in place, and return it.
 
     m = width_ratio(model.config, base). The hidden_matrices, drawn as lesson 13 draws them, with the same σ at every
-    width, are multiplied by init / √m: a variance that falls as 1 / fan_in. The unembedding becomes a ScaledUnembedding
-    by output / m. Everything else stays. init and output are two numbers to be tuned at the width of base; 1 and 1 leave a
-    model of that width as it was.
+    width, are multiplied by init / √m: a variance that falls as 1 / fan_in. The unembedding becomes a
+    ScaledUnembedding by output / m. Everything else stays. init and output are two numbers to be tuned at the width of
+    base; 1 and 1 leave a model of that width as it was.
 
     These are the rows of Table 8 of Yang et al., 2022 (arXiv 2203.03466), counted from base: the table of a multiplier
     for the output, which allows tied matrices. mup_groups has its learning rates.
