@@ -381,7 +381,8 @@ class StateCache(KVCache):
         were. inputs are copied: a part of a longer tensor would keep all of it in memory.
 
         Raises ValueError, and leaves the cache as it was, naming n where it is below 0, and naming
-        state or inputs where they differ from the old ones in shape or dtype, or record gradients.
+        state or inputs where they differ from the old ones in shape or dtype, or would record
+        gradients: they require grad while torch.is_grad_enabled().
         """
         # BEGIN SOLUTION
         if n < 0:
