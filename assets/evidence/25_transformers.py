@@ -58,7 +58,7 @@ def ours() -> Callable[[list[list[int]]], list[list[int]]]:
     return run
 
 
-def theirs() -> Callable[[list[list[int]], int], list[list[int]]]:
+def theirs() -> Callable[..., list[list[int]]]:
     model = LlamaForCausalLM.from_pretrained(POCKET, dtype=torch.float32).eval()
     pages = ContinuousBatchingConfig(page_size=BLOCK, num_blocks=BLOCKS, max_batch_tokens=BUDGET,
                                      allow_block_sharing=False)
