@@ -41,17 +41,6 @@ def seen(runs: Rows, temperature: str, k: int) -> tuple[list[float], list[float]
     return by_text("rate", runs, temperature=temperature, k=k), share, gives
 
 
-def by_place(runs: Rows, temperature: str, k: int) -> list[list[float]]:
-    """For each prompt the shares kept of a pass's first guess, its second and so on, each of those that were judged."""
-    shares = []
-    for seed in SEEDS:
-        counts = [[int(n) for n in row["places"].replace("/", " ").split()] for row in runs
-                  if (row["temperature"], row["k"], row["seed"]) == (temperature, str(k), str(seed))]
-        sums = [sum(numbers) for numbers in zip(*counts, strict=True)]
-        shares.append([kept / judged for kept, judged in zip(sums[::2], sums[1::2], strict=True)])
-    return shares
-
-
 def costs(rows: Rows, **where: object) -> Cost:
     """{k: the times of a round with k guesses}: medians over the texts. free: v + o."""
     return {k: {name: median(column(name, rows, k=k, **where)) for name in ("v", "c", "free", "lookup", "prompt")}

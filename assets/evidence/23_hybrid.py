@@ -12,13 +12,12 @@ SIZE says how large: "half", what the lesson shows, has half the pocket model's 
 quarter of an hour of one core; "pocket" has the pocket model's sizes, but for its vocabulary, the bytes, and its
 context; it takes over an hour, and its rows go to 23_hybrid_pocket.csv.
 
-**Tuned**, by one seed that is used for nothing else: the learning rate, for each model by itself at the shortest
-warm-up. From START it is doubled or halved, within RATES, until both neighbours are worse. For "plain" and "hybrid" the
-steps of warm-up, too: from START and the shortest warm-up, one of the two goes to a neighbour in RATES or WARMUPS,
-until all neighbours are worse. "plain + convolution" has the warm-up that is best for "plain", and a rate of its own.
-At each best setting the model is then trained from five seeds. One row for each model,
-rate, warm-up and seed; rows that are there are kept, so a run that was stopped goes on. losses are means of 20 steps.
-On torch's kernels (lesson 13).
+**Tuned**, by one seed that is used for nothing else: for "plain" and "hybrid" the learning rate and the steps of
+warm-up. From START and the shortest warm-up, one of the two goes to a neighbour in RATES or WARMUPS, until all
+neighbours are worse. A control has the warm-up of the model that it is a control of, and a rate of its own: from START
+it is doubled or halved until both neighbours are worse. At its best setting each model is then trained from five
+seeds. One row for each model, rate, warm-up and seed; rows that are there are kept, so a run that was stopped goes on.
+losses are means of 20 steps. On torch's kernels (lesson 13).
 
 **Longer training.** 23_hybrid_long.csv has "plain" and "hybrid" with four times the steps: seed 0 at three rates, all
 seeds at the best of these.
@@ -66,9 +65,9 @@ HELD_OUT = 20_000                   # bytes
 TABLE = HERE / ("23_hybrid.csv" if SIZE == "half" else f"23_hybrid_{SIZE}.csv")
 COUNT_TABLE, LONG_TABLE = HERE / "23_hybrid_count.csv", TABLE.with_stem(f"{TABLE.stem}_long")
 COLUMNS = ["model", "rate", "warm-up", "seed", "bits per byte", "losses"]
-MODELS, WARMED = ("plain", "hybrid", "no convolution"), ("plain", "hybrid")     # WARMED: the warm-up is tuned, too
-CONVOLVED = "plain + convolution"   # trained after the warm-up that is best for "plain"
-CONTESTANTS = (*MODELS, CONVOLVED)
+CONVOLVED, BARE = "plain + convolution", "no convolution"
+WARMED, CONTROLS = ("plain", "hybrid"), {BARE: "hybrid", CONVOLVED: "plain"}    # WARMED: the warm-up is tuned, too
+CONTESTANTS = (*WARMED, *CONTROLS)
 LONG, LONG_RATES, LONG_WARMUP = 4 * STEPS, (START / 4, START / 2, START), STEPS // 5
 RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
 WARMUPS = tuple(STEPS // 20 * n for n in (1, 4, 8, 12))          # steps: 15, 60, 120, 180
@@ -100,7 +99,7 @@ def convolved(model: Transformer) -> Transformer:
 
 def make(name: str) -> Transformer:
     """The model, at torch's present seed."""
-    if name in ("hybrid", "no convolution"):
+    if name in ("hybrid", BARE):
         return with_linear_layers(Transformer(CONFIG), every=4, conv_width=4 if name == "hybrid" else 1)
     with torch.random.fork_rng():
         small = Transformer(CONFIG)
@@ -194,12 +193,11 @@ def main() -> None:
     def best_rate(name: str, warmup: int) -> float:
         return table.downhill(RATES, START, lambda rate: bits(name, rate, warmup))
 
-    best = [(name, best_rate(name, WARMUPS[0]), WARMUPS[0]) for name in MODELS]
-    warmed = {name: tuned(lambda *setting, name=name: bits(name, *setting)) for name in WARMED}
-    best += [(name, *setting) for name, setting in warmed.items()]
-    warmup = warmed["plain"][1]
-    best.append((CONVOLVED, best_rate(CONVOLVED, warmup), warmup))
-    table.resume(TABLE, COLUMNS, [(*setting, seed) for seed in SEEDS for setting in best],
+    best = {name: tuned(lambda *setting, name=name: bits(name, *setting)) for name in WARMED}
+    for name, of in CONTROLS.items():
+        warmup = best[of][1]
+        best[name] = best_rate(name, warmup), warmup
+    table.resume(TABLE, COLUMNS, [(name, *setting, seed) for seed in SEEDS for name, setting in best.items()],
                  lambda *run: [measure(*run, *both)])
 
     def longer(settings: list[tuple]) -> None:

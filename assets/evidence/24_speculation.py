@@ -9,15 +9,13 @@ numbers), whose LENGTH tokens are continued by NEW; a draw, for the random numbe
 at 1, where they decide most, it takes 16).
 
 passes, drafted, judged and accepted are those of Statistics; tokens: how many were written. rate is what predicts: the
-mean of the sum of min(p, q) over the tokens that were written, with one pass of each model over them. places: for the
-first guess of a pass, the second and so on, how many were kept of how many judged. LENGTH and NEW are as many tokens as
-the draft was taught on at a time; farther on it guesses worse.
+mean of the sum of min(p, q) over the tokens that were written, with one pass of each model over them. LENGTH and NEW
+are as many tokens as the draft was taught on at a time; farther on it guesses worse.
 """
 
 import sys
 from functools import cache
 from pathlib import Path
-from unittest.mock import patch
 
 import torch
 
@@ -27,7 +25,6 @@ sys.path.insert(0, str(HERE.parent.parent))
 from assets.evidence import table  # noqa: E402
 from assets.pocket.text import docstrings, plain  # noqa: E402
 from given.torch_kernels import use_torch_kernels  # noqa: E402
-from solutions import ex24_speculative_decoding as lesson  # noqa: E402
 from solutions.ex15_generation import Sampling  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained, load_tokenizer  # noqa: E402
 from solutions.ex24_speculative_decoding import (  # noqa: E402
@@ -37,8 +34,7 @@ from solutions.ex24_speculative_decoding import (  # noqa: E402
 )
 
 TABLE = HERE / "24_speculation.csv"
-COLUMNS = ["temperature", "k", "seed", "draw", "tokens", "passes", "drafted", "judged", "accepted", "rate",
-           "places"]
+COLUMNS = ["temperature", "k", "seed", "draw", "tokens", "passes", "drafted", "judged", "accepted", "rate"]
 KS, SEEDS, DRAWS = (1, 2, 4, 8), range(5), {0: 1, 0.5: 3, 1: 16}       # draws at each temperature
 SETTINGS = [(temperature, k, seed, draw) for draw in range(max(DRAWS.values())) for seed in SEEDS
             for temperature, draws in DRAWS.items() for k in KS if draw < draws]
@@ -76,19 +72,9 @@ def rate(temperature: float, seed: int, new: list[int]) -> float:
 
 
 def measure(temperature: float, k: int, seed: int, draw: int) -> list[str]:
-    (target, draft), one_pass, steps = models().values(), lesson.speculative_step, []
-
-    def noted(*arguments):
-        steps.append(one_pass(*arguments))
-        return steps[-1]
-
-    with patch.object(lesson, "speculative_step", noted):
-        [new], found = speculative_generate(target, draft, [prompt(seed)], NEW, k=k, temperature=temperature,
-                                            rng=torch.Generator().manual_seed(seed + len(SEEDS) * draw))
-    places = [f"{sum(count > place for _, _, count in steps)}/"
-              f"{sum(tried > place and count >= place for _, tried, count in steps)}" for place in range(k)]
-    return [*map(str, (temperature, k, seed, draw, len(new), *found)), f"{rate(temperature, seed, new):.4f}",
-            " ".join(places)]
+    [new], found = speculative_generate(*models().values(), [prompt(seed)], NEW, k=k, temperature=temperature,
+                                        rng=torch.Generator().manual_seed(seed + len(SEEDS) * draw))
+    return [*map(str, (temperature, k, seed, draw, len(new), *found)), f"{rate(temperature, seed, new):.4f}"]
 
 
 def main() -> None:

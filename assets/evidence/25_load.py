@@ -15,8 +15,6 @@ in a thousand units of time on average. Contestants, each in the memory of BLOCK
 
     batch        who comes waits until all who run are finished; most: how many run at once
     reserved     continuous, but each holds room for the longest text there is, so that only few run at once; budget
-    known        continuous, but each holds from its start the blocks of its prompt and of all max_new_tokens, which it
-                 gets here: reserving cannot do better. Nobody is preempted; most, budget: as below
     continuous   who comes is let in at the next step; most: how many run at once; budget: tokens per step
 
 seed: TUNED_ON are to choose each contestant's setting at each load, SEEDS to report it. throughput: new tokens in a
@@ -47,7 +45,7 @@ from given.torch_kernels import use_torch_kernels  # noqa: E402
 from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
 from solutions.ex15_generation import Sampling  # noqa: E402
 from solutions.ex16_pretrained import load_pretrained  # noqa: E402
-from solutions.ex25_serving import Engine, Job, Output, Request, Scheduler, blocks_needed  # noqa: E402
+from solutions.ex25_serving import Engine, Job, Output, Request, Scheduler  # noqa: E402
 
 STEPS, STEP_COLUMNS = HERE / "25_steps.csv", ["kind", "tokens", "positions", "time"]
 LOAD = HERE / "25_load.csv"
@@ -60,13 +58,13 @@ WINDOW, BLOCK_SIZE, BLOCKS, LENGTH, TURNS, REQUESTS = 512, 16, 160, 64, 15, 400
 LONGEST, ROOFLINE = 200, 206        # of a prompt, and of an answer; tokens in the time of one (lesson 24)
 ROWS, POSITIONS, PROMPTS = (1, 2, 4, 8, 16, 24, 32, 48, 64), (32, 96, 192, 384), (2, 4, 8, 16, 32, 64, 128, 256, 512)
 LOADS, SEEDS, TUNED_ON = (20, 40, 60, 80, 100, 120, 140), range(5), range(5, 8)
-ROOFLINE_LOADS = (150, 200, 250, 300)
+ROOFLINE_LOADS = (200, 300)
 BATCHES, MOST, BUDGETS = (8, 16, 32, 64, 128), (16, 32, 64, 20, 24, 28), (16, 32, 64, 128, 256, 512)
 SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
             *(("reserved", BLOCKS // -(-2 * LONGEST // BLOCK_SIZE), budget) for budget in BUDGETS),
-            *((name, most, budget) for name in ("known", "continuous") for most in MOST for budget in BUDGETS)]
-NAMES, REAL_LOAD, REAL_REQUESTS = ("batch", "reserved", "known", "continuous"), 60, 60
-NO_BUDGET, USER_SETTINGS = 10**6, [(count, load, seed) for count in (200, 1600) for load in (80, 120) for seed in SEEDS]
+            *(("continuous", most, budget) for most in MOST for budget in BUDGETS)]
+NAMES, REAL_LOAD, REAL_REQUESTS = ("batch", "reserved", "continuous"), 60, 60
+NO_BUDGET, USER_SETTINGS = 10**6, [(count, load, seed) for count in (200, 1600) for load in (60, 80) for seed in SEEDS]
 COSTS = [("measured", load) for load in LOADS] + [("roofline", load) for load in ROOFLINE_LOADS]
 
 
@@ -80,27 +78,6 @@ class BatchByBatch(Scheduler):
 @cache
 def model() -> Transformer:
     return use_torch_kernels(load_pretrained(HERE.parent / "pocket", dtype=torch.float32)).eval()
-
-
-class Known(Scheduler):
-    """Lets nobody in whose whole text has no room beside the whole texts of those who run."""
-
-    def plan_waiting(self, left: int) -> list[tuple[Job, int]]:
-        fits, room = len(self.running), BLOCKS - sum(map(whole, self.running))
-        for job in self.waiting:
-            room -= whole(job)
-            if room < 0:
-                break
-            fits += 1
-        most, self.most = self.most, min(self.most, fits)
-        plan = super().plan_waiting(left)
-        self.most = most
-        return plan
-
-
-def whole(job: Job) -> int:
-    """How many blocks a job's text fills at its end; its last token is never computed with."""
-    return blocks_needed(len(job.request.prompt) + job.request.max_new_tokens - 1, BLOCK_SIZE)
 
 
 # -- what a step takes
@@ -234,8 +211,8 @@ def percentile(ordered: list[float], percent: float) -> float:
 
 def engine(kind: type[Engine], network: Transformer, contestant: str, most: int, budget: int) -> Engine:
     made = kind(network, BLOCKS, BLOCK_SIZE, budget, most, reuse=False)
-    if scheduler := {"batch": BatchByBatch, "known": Known}.get(contestant):
-        made.scheduler = scheduler(made.cache, budget, most, reuse=False)
+    if contestant == "batch":
+        made.scheduler = BatchByBatch(made.cache, budget, most, reuse=False)
     return made
 
 

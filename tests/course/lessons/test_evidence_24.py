@@ -31,9 +31,6 @@ def test_every_run_is_recorded(script, rows):
         passes, accepted, judged, drafted = (int(row[name]) for name in ("passes", "accepted", "judged", "drafted"))
         assert int(row["tokens"]) == script.NEW == passes + accepted
         assert accepted <= judged <= drafted <= passes * int(row["k"])
-        kept, looked_at = zip(*(map(int, place.split("/")) for place in row["places"].split()), strict=True)
-        assert len(kept) == int(row["k"]) and (sum(kept), sum(looked_at)) == (accepted, judged)
-        assert all(one <= before for one, before in zip(looked_at[1:], kept[:-1], strict=True))
 
 
 @pytest.mark.parametrize("temperature, k, seed", [(0, 2, 1), (1, 4, 3)])
