@@ -33,7 +33,7 @@ def sinusoidal_encoding(
 class LearnedPositions(nn.Module):
     """A trained vector per position, to be added to the token vectors.
 
-    weight: (max_seq_len, d_model), normal with σ = 0.02, truncated at ±3σ, as chapter 02's
+    weight: (max_seq_len, d_model), normal with σ = 0.02, truncated at ±3σ, as lesson 02's
     Embedding. (Gehring et al., 2017, arXiv 1705.03122; GPT-2)
 
     Raises ValueError where a size is below 1.

@@ -35,7 +35,7 @@ class RoPE(nn.Module):
 
     Cosines and sines are tables for positions 0 … max_seq_len − 1, in float32 (float64 for
     frequencies in float64), on the device of the frequencies, kept as buffers that are not in the
-    state dict. head_dim is kept as an attribute of that name: attention (chapter 09) reads it.
+    state dict. head_dim is kept as an attribute of that name: attention (lesson 09) reads it.
 
     Raises ValueError where head_dim is odd or below 2, max_seq_len is below 1, layout is neither
     of the two, or frequencies are not head_dim/2 numbers.

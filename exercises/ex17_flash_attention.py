@@ -77,7 +77,7 @@ def flash_attention(
     """softmax(q kᵀ / √head_dim) v, block_q queries and block_k keys at a time: (out, lse).
 
     lse: per query, the natural logarithm of the sum of e^score over the keys that it sees. heads /
-    kv_heads query heads in a row share k and v, as in chapter 10.
+    kv_heads query heads in a row share k and v, as in lesson 10.
     causal: the queries are the last of the keys: query i stands at position k_len − q_len + i, and
     sees the keys up to there. Tiles that lie wholly in the future of their queries are not
     computed. A query that sees no key (there are none, or causal with more queries than keys) gives

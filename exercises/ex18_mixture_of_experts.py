@@ -288,7 +288,7 @@ def with_experts(
 ) -> Transformer:
     """Put an MoE into a model's layers, in place of their feed-forwards. Returns the same model.
 
-    d_ff: the width of each expert, whose weights are new and start as chapter 13 starts a SwiGLU:
+    d_ff: the width of each expert, whose weights are new and start as lesson 13 starts a SwiGLU:
     normal with σ = 0.02, and in pre-norm models `down` divided by √(2 · config.layers). Left out,
     each expert is a copy of its own of the feed-forward that the layer had: then the model's
     outputs are what they were (if weights are normalized and scale is 1), and training can let the

@@ -95,7 +95,7 @@ class LatentCache:
 
     latents: (batch, capacity, kv_rank). turned: (batch, capacity, rope_dim). Allocated once.
     length: how many positions are filled, always the first ones; capacity is an attribute, too.
-    Used as chapter 11's KVCache.
+    Used as lesson 11's KVCache.
     Without a dtype it is torch's default, float32.
 
     Raises ValueError naming a size that is below 1. DeepSeek-AI, 2024 (arXiv 2405.04434), section
@@ -141,7 +141,7 @@ class LatentCache:
 def _must_fit_rows(storage: Tensor, x: Tensor, name: str, rows: int) -> None:
     """Given: a ValueError that names x if it cannot be written into storage, (batch, length, size).
 
-    As chapter 11's cache_must_fit: of the storage's batch, size and dtype, and without gradients.
+    As lesson 11's cache_must_fit: of the storage's batch, size and dtype, and without gradients.
     """
     wanted = (len(storage), rows, storage.shape[2])
     _need(x.shape == wanted, name, f"have the shape {wanted}", tuple(x.shape))
@@ -283,7 +283,7 @@ class MultiHeadLatentAttention(nn.Module):
     ) -> Float[Tensor, "batch seq d_model"]:
         """x: the new tokens. Their latents and turned keys join the cache, if there is one.
 
-        mask, positions and cache as in chapter 11's CachedAttention: left-padded rows, prompts and
+        mask, positions and cache as in lesson 11's CachedAttention: left-padded rows, prompts and
         chunks of any size give what one forward pass over everything gives. cache: a LatentCache;
         or a KVCache of make_caches, for a model of with_latent_attention.
 
@@ -301,7 +301,7 @@ def convert_deepseek(
     q_a_proj, q_a_layernorm, q_b_proj: q_down, q_norm, q_up. kv_a_proj_with_mqa, kv_a_layernorm,
     kv_b_proj: kv_down, kv_norm, kv_up. Names may have any prefix; others are left as they are.
     DeepSeek turns neighbours, 2i and 2i + 1, and this RoPE features i and i + rope_dim/2: so the
-    rows of the turned features, of weights and biases, are reordered by chapter 07's
+    rows of the turned features, of weights and biases, are reordered by lesson 07's
     interleaved_to_half. These are the last rope_dim rows of every head of q_up or q_proj, and the
     last rope_dim of kv_down.
 
@@ -340,7 +340,7 @@ def with_latent_attention(
 ) -> Transformer:
     """Given: put new latent attention into every layer of a model. Returns the same model.
 
-    The weights start as chapter 13's: normal with σ = 0.02, o_proj's divided by √(2 · layers).
+    The weights start as lesson 13's: normal with σ = 0.02, o_proj's divided by √(2 · layers).
     RoPE is the config's, for rope_dim. options: as MultiHeadLatentAttention takes them.
 
     model.config then says kv_heads = 1, and a head_dim of (kv_rank + rope_dim) / 2, rounded up to
@@ -398,7 +398,7 @@ def attention_with_sinks(
 
 
 class SinkAttention(CachedAttention):
-    """gpt-oss's attention: chapter 11's, with a learned sink for each head.
+    """gpt-oss's attention: lesson 11's, with a learned sink for each head.
 
     The same arguments, cache and masks. sinks: one more parameter, (heads,), zeros at the start.
     """

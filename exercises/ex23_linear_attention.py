@@ -397,7 +397,7 @@ class GatedDeltaNet(nn.Module):
 def fit_caches(model: Transformer, caches: list, batch: int) -> list:
     """Put a StateCache into caches, in place, for every layer that is a GatedDeltaNet; return caches.
 
-    Chapter 13's make_caches knows a config and not the model, and makes a KVCache for every layer.
+    Lesson 13's make_caches knows a config and not the model, and makes a KVCache for every layer.
     Those of attention layers stay, whatever they are, and so does a StateCache that a linear layer
     has already. A new one is what the layer's make_cache(batch) gives.
 
@@ -422,7 +422,7 @@ def with_linear_layers(model: Transformer, every: int = 4, **sizes) -> Transform
 
     sizes: as GatedDeltaNet takes them. Left out, heads are the config's kv_heads, value_heads its
     heads, head_dim and norm_eps its own. The new weights start as GatedDeltaNet says, but for the
-    Linears, which start as chapter 13's: normal with σ = 0.02, o_proj divided by √(2 ·
+    Linears, which start as lesson 13's: normal with σ = 0.02, o_proj divided by √(2 ·
     config.layers). They are in the dtype, on the device and in the mode (training or not) of the
     attention that each replaces. From then on the model's forward calls fit_caches on the caches it
     is given, so that make_caches and generate work as before, with left-padded prompts, too.

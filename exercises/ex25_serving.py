@@ -241,7 +241,7 @@ class PagedKVCache:
 
 
 class PagedRows(KVCache):
-    """One layer of a PagedKVCache for one forward pass over several texts: a KVCache to chapter 11's attention.
+    """One layer of a PagedKVCache for one forward pass over several texts: a KVCache to lesson 11's attention.
 
     new: for each row, the slots of its new tokens, (rows, q). seen: the slots of all its positions, the new ones last,
     (rows, k); shorter rows have padding in front. length: how many positions are there without the new ones, k − q.
@@ -292,7 +292,7 @@ class Request:
 class Job:
     """Given: a request on its way. tokens: its prompt and what it got so far. u: a random number for each new token.
 
-    The numbers are those that chapter 15's generate draws for the prompt alone. They are drawn once: a request that is
+    The numbers are those that lesson 15's generate draws for the prompt alone. They are drawn once: a request that is
     begun anew gets the same text.
     """
 
@@ -346,7 +346,8 @@ class Scheduler:
         raise NotImplementedError
 
     def advance(self, job: Job, left: int) -> int:
-        """Reserve room for the tokens of a job that are not computed yet, at most left of them; returns how many.
+        """Reserve room for the tokens of a job that are not computed yet, at most left of them; returns how many, and
+        adds them to `computed`.
 
         In a step, a prompt gets what the budget leaves of it (chunked prefill), and a job whose prompt is computed the
         one token that it got last. Where there are too few blocks, what the cache raises; nothing is reserved then.
@@ -396,9 +397,9 @@ class Output(NamedTuple):
 
 
 class Engine:
-    """Serves requests with one model: each gets what chapter 15's generate gives it alone, all of them get it at once.
+    """Serves requests with one model: each gets what lesson 15's generate gives it alone, all of them get it at once.
 
-    model: a Transformer of chapter 13, which is put into eval mode. blocks, block_size: of the PagedKVCache, in the
+    model: a Transformer of lesson 13, which is put into eval mode. blocks, block_size: of the PagedKVCache, in the
     dtype and on the device of the model's parameters. budget: tokens per step. most: requests that run at once. reuse:
     whether prefixes are shared. cache and scheduler are attributes, too.
 

@@ -1,6 +1,6 @@
 """Many devices: one step of training on several ranks.
 
-A rank is a process with a device of its own. Each part of this chapter splits something between the ranks: the batch,
+A rank is a process with a device of its own. Each part of this lesson splits something between the ranks: the batch,
 the optimizer's state, the weights, single layers, or the depth of the model. All of it is built on sending a tensor
 from one rank to another, and none of it changes what a step computes.
 """
@@ -175,7 +175,7 @@ def own_part(flat: Shaped[Tensor, " length"], group: Group) -> Shaped[Tensor, " 
 class ShardedAdamW:
     """AdamW whose state is split between the ranks: ZeRO, stage 1.
 
-    params: parameters, or parameter groups, as for chapter 14's AdamW; options: its other arguments. All ranks have all
+    params: parameters, or parameter groups, as for lesson 14's AdamW; options: its other arguments. All ranks have all
     parameters, with the same values. Of each group's parameters as one vector, rank r keeps piece r of
     tensor_split(size), a copy in at least float32: a Parameter in `inner`, the AdamW that moves it, which has m and v
     for that piece alone. Rajbhandari et al., 2019 (arXiv 1910.02054).

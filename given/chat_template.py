@@ -1,4 +1,4 @@
-"""What chat templates find around them, as transformers has it, made safe: for chapter 20's sandbox of jinja2."""
+"""What chat templates find around them, as transformers has it, made safe: for lesson 20's sandbox of jinja2."""
 
 import json
 from datetime import datetime

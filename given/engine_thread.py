@@ -1,4 +1,4 @@
-"""One thread that has the engine, and text that is certain: what chapter 25's server is made of besides the web."""
+"""One thread that has the engine, and text that is certain: what lesson 25's server is made of besides the web."""
 
 import asyncio
 import queue

@@ -12,7 +12,7 @@ def merge_long(tokens: list[bytes], rank: dict[tuple[bytes, bytes], int]) -> lis
     The heap holds every pair that may be merged, the lowest rank on top. A merge leaves b"" where
     the pair's second token stood, and two new pairs at most.
 
-    Raises ValueError naming tokens where they are fewer than LONG: those are for chapter 01's own loop.
+    Raises ValueError naming tokens where they are fewer than LONG: those are for lesson 01's own loop.
     """
     if len(tokens) < LONG:
         raise ValueError(f"tokens must be at least {LONG}, got {len(tokens)}")

@@ -3,7 +3,19 @@
 from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 
-from given.evidence import Rows
+from given.evidence import Rows, read
+
+NAMES = {"linear decay": "decayed sum", "linear": "sum", "gated delta fixed": "fixed",      # in the files: on the page
+         " from 3": " α₀ 0.95", " from 1": " α₀ 0.73"}
+
+
+def recall_rows(*tables: str) -> Rows:
+    """The rows of tables of recall, with the page's names; each rule that forgets is named with its start."""
+    rows = [row for table in tables for row in read(table, NAMES)]
+    for row in rows:
+        if row["rule"] in ("gated delta", "fixed", "decayed sum"):
+            row["rule"] += " α₀ 0.993"
+    return rows
 
 
 def numbers(rows: Rows, column: str) -> list[list[float]]:

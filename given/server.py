@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server around the engine that you built in chapter 25, for one machine: http://127.0.0.1.
+"""An OpenAI-compatible server around the engine that you built in lesson 25, for one machine: http://127.0.0.1.
 
     python -m given.server [FOLDER] [--port 8000]        (or: make serve)
 
@@ -75,7 +75,7 @@ def create_app(serving: Any, engine: Any, tokenizer: Any, name: str, stop: froze
                render: Callable[[list[dict]], str] | None = None, most_unfinished: int = MOST_UNFINISHED) -> FastAPI:
     """The web application.
 
-    serving: the module of chapter 25, for its Request and Sampling. stop: tokens that end a text. render: makes one
+    serving: the module of lesson 25, for its Request and Sampling. stop: tokens that end a text. render: makes one
     text of a chat, up to where the model goes on; None where the model knows no chats.
     """
     numbers, worker = itertools.count(), EngineThread(engine, most_unfinished)

@@ -2,7 +2,7 @@
 
 An answer's log-probability is the sum of its tokens'. From pairs of answers, one of them preferred,
 come a reward model's loss and DPO's; from rewards of answers that the model itself has written
-comes GRPO. Everything is computed in at least float32 and left there, unlike in earlier chapters: a
+comes GRPO. Everything is computed in at least float32 and left there, unlike in earlier lessons: a
 difference of two log-probabilities follows, and bfloat16 knows 100.0 and 100.5 and nothing between.
 """
 
@@ -257,7 +257,7 @@ def rollouts(
     end: int,
     rng: torch.Generator | None = None,
 ) -> Rollouts:
-    """n answers to each prompt, drawn by chapter 15's generate from the model's own distribution.
+    """n answers to each prompt, drawn by lesson 15's generate from the model's own distribution.
 
     That is temperature 1 and no filter: log-probabilities of another distribution would not be
     those of the answers. One call of generate, the n rows of a prompt one after the other, end as

@@ -1,4 +1,4 @@
-"""What chapter 00 asks of strides, of the two head rearrangements and of the dot products."""
+"""What lesson 00 asks of strides, of the two head rearrangements and of the dot products."""
 
 from grader import dtypes, points, raises, shares_memory
 

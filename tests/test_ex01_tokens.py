@@ -1,4 +1,4 @@
-"""What chapter 01 asks of pre-tokens, the training of a vocabulary, and encoding with it."""
+"""What lesson 01 asks of pre-tokens, the training of a vocabulary, and encoding with it."""
 
 import sys
 

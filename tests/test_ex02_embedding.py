@@ -1,4 +1,4 @@
-"""What chapter 02 asks of Embedding, its backward pass, Unembedding and tied weights."""
+"""What lesson 02 asks of Embedding, its backward pass, Unembedding and tied weights."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What chapter 03 asks of Linear, its backward pass and its cost."""
+"""What lesson 03 asks of Linear, its backward pass and its cost."""
 
 
 from grader import accepts, dtypes, points, raises, shape, shapes, shares_memory, tolerance

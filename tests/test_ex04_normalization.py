@@ -1,4 +1,4 @@
-"""What chapter 04 asks of LayerNorm, RMSNorm and the backward pass of RMSNorm."""
+"""What lesson 04 asks of LayerNorm, RMSNorm and the backward pass of RMSNorm."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What chapter 05 asks of softmax, its logarithm, the loss and the backward pass."""
+"""What lesson 05 asks of softmax, its logarithm, the loss and the backward pass."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What chapter 06 asks of positions: sinusoidal, learned, clipped, in buckets, ALiBi."""
+"""What lesson 06 asks of positions: sinusoidal, learned, clipped, in buckets, ALiBi."""
 
 import torch
 
@@ -92,7 +92,7 @@ def test_learned_parameters(impl, draw):
 
 @tolerance(0.02)
 def test_learned_start(impl, draw):
-    """LearnedPositions starts as the embedding of chapter 02: σ = 0.02, truncated at ±3σ.
+    """LearnedPositions starts as the embedding of lesson 02: σ = 0.02, truncated at ±3σ.
 
     Measured over 120,000 numbers, whose spread is known to 0.2 %; the largest is given over their
     spread, at most 4, known to 0.5 %. trunc_normal_ takes its cut as numbers, not multiples of std.

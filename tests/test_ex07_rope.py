@@ -1,4 +1,4 @@
-"""What chapter 07 asks of rotary positions: frequencies, both layouts, longer contexts."""
+"""What lesson 07 asks of rotary positions: frequencies, both layouts, longer contexts."""
 
 import torch
 
@@ -269,7 +269,7 @@ def test_tables_device(impl, draw):
 def test_head_dim(impl, draw):
     """RoPE keeps its head_dim as an attribute of that name.
 
-    Attention reads rope.head_dim in chapter 09, to see whether it fits the heads.
+    Attention reads rope.head_dim in lesson 09, to see whether it fits the heads.
     """
     return {f"RoPE({n}, 4)": impl.RoPE(n, 4).head_dim for n in (2, 2 * number(draw, 2, 20))}
 

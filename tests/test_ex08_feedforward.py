@@ -1,4 +1,4 @@
-"""What chapter 08 asks of the activations, Dropout, the MLP and SwiGLU."""
+"""What lesson 08 asks of the activations, Dropout, the MLP and SwiGLU."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What chapter 09 asks of masks, attention and the module of many heads."""
+"""What lesson 09 asks of masks, attention and the module of many heads."""
 
 from importlib import import_module
 
@@ -171,7 +171,7 @@ def test_mask_that_does_not_fit(impl, draw):
 def test_query_that_sees_nothing(impl, draw):
     """A query that may look nowhere gets zeros and sends back a gradient of zero: no NaN.
 
-    Chapter 05's softmax gives zeros for a row of −∞; torch's gives NaN. With −1e9 in the place of
+    Lesson 05's softmax gives zeros for a row of −∞; torch's gives NaN. With −1e9 in the place of
     −∞ the row would be the mean of everything that it must not see.
     """
     q, k, v = (draw(2, 4, 8).requires_grad_() for _ in range(3))
@@ -237,7 +237,7 @@ def test_scores_past_float16(impl, draw, dtype):
 def test_dropout_on_weights(impl, draw):
     """dropout sets this fraction of the weights to 0 and divides the others by 1 − dropout.
 
-    Chapter 08's Dropout on what softmax gave, before the values are averaged. It falls whenever
+    Lesson 08's Dropout on what softmax gave, before the values are averaged. It falls whenever
     dropout is above 0, under torch.no_grad() too. (Here v is the identity, so the output shows
     250,000 weights; each was 1/500.)
     """
@@ -282,7 +282,7 @@ def test_module_parameters(impl, draw):
 def test_module_self_attention(impl, draw):
     """Project x to q, k and v, split them into heads, attend, merge the heads, project with o_proj.
 
-    Chapter 00's split_heads gives head 0 the first features, and merge_heads puts the heads of
+    Lesson 00's split_heads gives head 0 the first features, and merge_heads puts the heads of
     each token side by side again; a reshape alone would mix tokens with heads.
     """
     layer = _layer(impl, draw)

@@ -1,4 +1,4 @@
-"""What chapter 10 asks of grouped attention, window masks and the module of today's decoders."""
+"""What lesson 10 asks of grouped attention, window masks and the module of today's decoders."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""What chapter 11 asks of KVCache, RollingKVCache, CachedAttention and cache_bytes."""
+"""What lesson 11 asks of KVCache, RollingKVCache, CachedAttention and cache_bytes."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What chapter 12 asks of the three blocks and of the scaled init."""
+"""What lesson 12 asks of the three blocks and of the scaled init."""
 
 import torch
 from torch import nn
@@ -35,7 +35,7 @@ class _Gives(nn.Module):
 
 
 class _KnowsNoCache(nn.Module):
-    """Stands in for an attention of chapter 09, whose forward has no cache."""
+    """Stands in for an attention of lesson 09, whose forward has no cache."""
 
     def forward(self, x, context=None, mask=None, positions=None):
         return 0.5 * x
@@ -380,7 +380,7 @@ def test_scaled_init_bad_layers(impl, draw):
 def test_bad_dropout(impl, draw):
     """A dropout outside [0, 1) raises a ValueError as the block is made.
 
-    The Dropout of chapter 08 does it; so make one in __init__.
+    The Dropout of lesson 08 does it; so make one in __init__.
     """
     parts, said = [nn.Identity() for _ in range(4)], {}
     for p in [1.0, -0.1, *(3 * draw.uniform(5) - 1).tolist()]:

@@ -1,4 +1,4 @@
-"""What chapter 13 asks of the whole model: Transformer, its caches and counts, EncoderDecoder."""
+"""What lesson 13 asks of the whole model: Transformer, its caches and counts, EncoderDecoder."""
 
 import torch
 

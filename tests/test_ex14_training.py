@@ -1,4 +1,4 @@
-"""What chapter 14 asks of batches, the schedule, clipping, AdamW, a training step and checkpoints."""
+"""What lesson 14 asks of batches, the schedule, clipping, AdamW, a training step and checkpoints."""
 
 import copy
 import hashlib

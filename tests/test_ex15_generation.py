@@ -1,4 +1,4 @@
-"""What chapter 15 asks of filters, sampling, generate and stream."""
+"""What lesson 15 asks of filters, sampling, generate and stream."""
 
 import math
 

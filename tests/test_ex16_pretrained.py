@@ -1,4 +1,4 @@
-"""What chapter 16 asks of reading checkpoints: configs, names, files, weights, tokenizers."""
+"""What lesson 16 asks of reading checkpoints: configs, names, files, weights, tokenizers."""
 
 import json
 from contextlib import contextmanager

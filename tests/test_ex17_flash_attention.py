@@ -1,4 +1,4 @@
-"""What chapter 17 asks of attention in tiles: forward, backward, in pieces, and as a Triton kernel."""
+"""What lesson 17 asks of attention in tiles: forward, backward, in pieces, and as a Triton kernel."""
 
 import torch
 
@@ -217,7 +217,7 @@ def test_forward_queries_that_see_nothing(impl, draw):
 def test_forward_grouped_heads(impl, draw):
     """heads / kv_heads query heads in a row share k and v: query head h reads key head h // groups.
 
-    As grouped_attention in chapter 10.
+    As grouped_attention in lesson 10.
     """
     return {f"6 heads, {n} kv_heads": list(impl.flash_attention(
                 *_qkv(draw, 5, 6, heads=6, kv_heads=n), causal=True, block_q=2, block_k=4)) for n in (6, 3, 2, 1)}

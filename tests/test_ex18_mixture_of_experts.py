@@ -1,4 +1,4 @@
-"""What chapter 18 asks of Router, MoE, the balance, with_experts, count_active and the names in files."""
+"""What lesson 18 asks of Router, MoE, the balance, with_experts, count_active and the names in files."""
 
 import torch
 
@@ -541,7 +541,7 @@ def test_with_experts_copied(impl, draw):
 
 @tolerance(0.06)
 def test_with_experts_start(impl, draw):
-    """New experts start as chapter 13 starts a SwiGLU: σ = 0.02, and `down` divided by √(2L) in pre-norm.
+    """New experts start as lesson 13 starts a SwiGLU: σ = 0.02, and `down` divided by √(2L) in pre-norm.
 
     SwiGLU's own start is lesson 03's. Draw each Linear's weight anew, then scaled_residual_init
     with the model's number of layers. (The answers are spreads, times 100.)

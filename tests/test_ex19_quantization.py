@@ -1,4 +1,4 @@
-"""What chapter 19 asks of codes and scales, packed weights, GPTQ, block formats, an int8 cache and a file."""
+"""What lesson 19 asks of codes and scales, packed weights, GPTQ, block formats, an int8 cache and a file."""
 
 import json
 import os
@@ -644,7 +644,7 @@ def test_save(impl, draw):
 def test_load(impl, draw):
     """load gives the model that was saved: the same logits, tied where it was, in eval mode.
 
-    _empty, which is given, makes the model without numbers. Then it is as in chapter 16's build_model.
+    _empty, which is given, makes the model without numbers. Then it is as in lesson 16's build_model.
     """
     ids, found = draw.ints(11, 2, 5), {}
     for name, kind, bits in (("tied", TIED, 4), ("GPT-2", GPT2, 8), ("untied", {}, 3)):
@@ -708,7 +708,7 @@ def test_load_lists_all_that_is_wrong(impl, draw):
 def test_load_refuses_strangers(impl, draw):
     """A file that is missing, cut short, no safetensors file or no quantized model is a ValueError that names it.
 
-    read_file of chapter 16 refuses what is cut short; _empty what has other metadata.
+    read_file of lesson 16 refuses what is cut short; _empty what has other metadata.
     """
     model = impl.quantize_model(_model(impl, draw), 4, 4)
     found = {}

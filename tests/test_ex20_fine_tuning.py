@@ -1,4 +1,4 @@
-"""What chapter 20 asks of fine-tuning: LoRA, adapters in PEFT's files, chats as text, packing, the loss."""
+"""What lesson 20 asks of fine-tuning: LoRA, adapters in PEFT's files, chats as text, packing, the loss."""
 
 import json
 from contextlib import contextmanager
@@ -157,7 +157,7 @@ def test_layer_trains_its_factors_alone(impl, draw):
 def test_layer_dropout(impl, draw):
     """Dropout falls on what goes into A, while training, each row its own, and base sees x whole.
 
-    With all ones for x and base, what base adds is the same for every row, whatever is dropped. Chapter 08's Dropout,
+    With all ones for x and base, what base adds is the same for every row, whatever is dropped. Lesson 08's Dropout,
     given all of x, draws for every number.
     """
     layer = impl.LoRALinear(draw.fill(impl.Linear(40, 3)), 2, 2.0, 0.5).to(draw.device)

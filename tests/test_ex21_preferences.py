@@ -1,4 +1,4 @@
-"""What chapter 21 asks of log-probabilities, the losses of pairs and of rewards, rollouts and a step of GRPO."""
+"""What lesson 21 asks of log-probabilities, the losses of pairs and of rewards, rollouts and a step of GRPO."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What chapter 22 asks: what caches cost, latent attention on both roads, learned and kept sinks, sparse attention."""
+"""What lesson 22 asks: what caches cost, latent attention on both roads, learned and kept sinks, sparse attention."""
 
 import torch
 
@@ -369,7 +369,7 @@ def test_latent_dtype(impl, draw, dtype):
 def test_latent_rows_that_see_nothing(impl, draw):
     """A query that may look nowhere gives zeros on both roads, and a gradient without NaN.
 
-    Chapter 05's softmax of a row of −∞ is a row of zeros.
+    Lesson 05's softmax of a row of −∞ is a row of zeros.
     """
     said, mask = {}, draw.ints(2, 2, 1, 4, 7).bool()
     mask[:, :, 1] = False
@@ -513,7 +513,7 @@ def test_sinks_dtype(impl, draw, dtype):
 
 @points(2)
 def test_sink_attention(impl, draw):
-    """gpt-oss's layer is chapter 11's with one more parameter, sinks, of zeros at first: windows and caches as ever.
+    """gpt-oss's layer is lesson 11's with one more parameter, sinks, of zeros at first: windows and caches as ever.
 
     Override attend alone: _visible gives the mask, o_proj takes the heads side by side.
     """
@@ -546,7 +546,7 @@ def _streamed(impl, draw, dtype, sinks, window, cuts):
 def test_sink_cache(impl, draw, dtype):
     """A SinkCache gives the first `sinks` positions and the last `window`, oldest first, and drops all between.
 
-    The sinks' slots are never written again; the rest is a ring, as in chapter 11. length counts all that was seen.
+    The sinks' slots are never written again; the rest is a ring, as in lesson 11. length counts all that was seen.
     """
     return _streamed(impl, draw, dtype, 2, 4, (1,) * 13)
 

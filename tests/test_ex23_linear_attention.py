@@ -1,4 +1,4 @@
-"""What chapter 23 asks of linear attention, the delta rule, chunks of both, GatedDeltaNet, and a model with it."""
+"""What lesson 23 asks of linear attention, the delta rule, chunks of both, GatedDeltaNet, and a model with it."""
 
 import sys
 
@@ -89,7 +89,7 @@ def _model(impl, draw, every=4, sizes=None, **changes):
 
 
 def _caches(impl, model, draw, batch, capacity):
-    """Chapter 13's own make_caches."""
+    """Lesson 13's own make_caches."""
     return sys.modules[impl.Transformer.__module__].make_caches(
         model.config, batch, capacity, dtype=draw.float, device=draw.device)
 
@@ -808,7 +808,7 @@ def test_sizes_of_linear_layers(impl, draw):
 
 @points(2)
 def test_start_of_linear_layers(impl, draw):
-    """The new Linears start as chapter 13's: σ = 0.02, and o_proj divided by √(2 · layers).
+    """The new Linears start as lesson 13's: σ = 0.02, and o_proj divided by √(2 · layers).
 
     scaled_residual_init(layer, config.layers), once, after the others. (The answers are spreads in units of 0.004.)
     """
@@ -825,7 +825,7 @@ def test_start_of_linear_layers(impl, draw):
 def test_fit_caches(impl, draw):
     """A cache of every linear layer becomes a StateCache, in the same list; all others stay what they are.
 
-    Chapter 13's make_caches looks at the config alone. A StateCache that is there already stays, with what it holds.
+    Lesson 13's make_caches looks at the config alone. A StateCache that is there already stays, with what it holds.
     """
     model = _model(impl, draw)
     caches = _caches(impl, model, draw, 2, 6)
@@ -853,7 +853,7 @@ def test_fit_caches_refuses(impl, draw):
 
 @points(3)
 def test_hybrid_decodes(impl, draw):
-    """A hybrid decodes with the caches of chapter 13's make_caches: in pieces as in one.
+    """A hybrid decodes with the caches of lesson 13's make_caches: in pieces as in one.
 
     with_linear_layers registers the given hook on the model, which fits the caches before each forward pass.
     """

@@ -1,4 +1,4 @@
-"""What chapter 24 asks of acceptance, drafts, readers that rewind, and the loop around them."""
+"""What lesson 24 asks of acceptance, drafts, readers that rewind, and the loop around them."""
 
 import math
 from functools import partial

@@ -1,4 +1,4 @@
-"""What chapter 25 asks of blocks, of the cache that is made of them, of the scheduler, and of the engine."""
+"""What lesson 25 asks of blocks, of the cache that is made of them, of the scheduler, and of the engine."""
 
 import math
 

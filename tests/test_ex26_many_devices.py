@@ -1,4 +1,4 @@
-"""What chapter 26 asks of rings, of everything that is split between ranks, of scaled losses and of recomputing."""
+"""What lesson 26 asks of rings, of everything that is split between ranks, of scaled losses and of recomputing."""
 
 import math
 import weakref
@@ -509,7 +509,7 @@ def test_sharded_adamw(impl, draw):
 def test_sharded_adamw_state(impl, draw):
     """Each rank has m, v and a copy of the weights for its own piece alone: a size-th of all of them.
 
-    inner is chapter 14's AdamW with one parameter, the own piece, in each group.
+    inner is lesson 14's AdamW with one parameter, the own piece, in each group.
     """
     nets, xs = _nets(impl, draw, 3), [draw(2, 3) for _ in range(3)]
 

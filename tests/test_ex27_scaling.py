@@ -1,4 +1,4 @@
-"""What chapter 27 asks of Muon, the WSD schedule, μP, a law for the loss, and the critical batch."""
+"""What lesson 27 asks of Muon, the WSD schedule, μP, a law for the loss, and the critical batch."""
 
 import copy
 import math

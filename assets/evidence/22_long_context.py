@@ -53,7 +53,7 @@ SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", 
 INDEXES, KEPT = ("exact", "rank 8", "rank 16", "shared", "recent"), (8, 16, 32, 64)
 NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "text", "loss"]
 READERS, DISTANCES = ("all", "last 64", "4 + 60", "exact", "rank 16", "shared"), (32, 128, 192, 256, 320, 448)
-DRAWS, CUE = 2, 8
+DRAWS, CUE = 8, 8
 
 
 class Pocket:
@@ -154,11 +154,12 @@ def sparse(index: str, most: int, bases: list[Tensor]):
 
 
 def hidden(tokenizer, text: Tensor, distance: int) -> Tensor:
-    """(DRAWS, 513) ids: a text in which sixteen words stand `distance` before they come again, at its end."""
+    """(DRAWS, 513) ids: a text in which sixteen words stand `distance` before they come again, at its end. Each text
+    and each draw has words of its own, the same at all distances."""
     words = torch.tensor([id for id, token in tokenizer.vocab.items() if re.fullmatch(rb" [a-z]{4,8}", token)])
-    rows = text[:TRAINED + 1].repeat(DRAWS, 1)
-    for draw, row in enumerate(rows):
-        chosen = words[torch.randperm(len(words), generator=torch.Generator().manual_seed(draw))[:2 * CUE]]
+    rows, rng = text[:TRAINED + 1].repeat(DRAWS, 1), torch.Generator().manual_seed(int(text[:TRAINED + 1].sum()))
+    for row in rows:
+        chosen = words[torch.randperm(len(words), generator=rng)[:2 * CUE]]
         row[-2 * CUE:] = chosen
         if distance:
             row[-2 * CUE - distance:][:2 * CUE] = chosen

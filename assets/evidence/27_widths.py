@@ -6,9 +6,10 @@ All start from the same model at width BASE. 27_constants.csv: how its two const
 init on the matrices of the blocks and the factor output on the logits, with the rate, by two seeds that are used for
 nothing else. The best pair of them is kept by all at every width. In "standard" nothing else depends on the width; in
 "fan-in" the start does: the matrices of the blocks and the unembedding are drawn with a std of σ / √m, m times as wide
-as BASE, so as 1 / √fan-in; "muP" is with_mup and mup_groups from BASE. AdamW without decay, 256 steps of 512 bytes of
+as BASE, so as 1 / √fan-in; in "logits" only the factor on the logits does, divided by m, as in "muP", which is with_mup
+and mup_groups from BASE. AdamW without decay, 256 steps of 512 bytes of
 the text of library.py, lesson 14's cosine. In 27_widths.csv each width has all RATES, from as many seeds as SEEDS says.
-"fan-in" has FAN_IN_RATES from FAN_IN_SEEDS seeds, and at BASE no rows: it is "standard" there.
+"fan-in" and "logits" have FEW_RATES from as many seeds as OTHERS says; at BASE both are "standard".
 
 27_transfer.csv: the widest model from five more seeds, in each, at the rate that is best for it and at the one that is
 best for BASE, by the means of 27_widths.csv.
@@ -36,7 +37,7 @@ INITS, OUTPUTS, TRIED = (1, 2, 4), (1, 4, 16, 64), (0.004, 0.008, 0.016, 0.032, 
 SEEDS, TUNED_ON = {32: 4, 64: 2, 128: 2, 256: 2}, (100, 101)
 FINAL = range(10, 15)               # the seeds of 27_transfer.csv
 PARAMETRIZATIONS = ("standard", "muP")
-FAN_IN, FAN_IN_RATES, FAN_IN_SEEDS = "fan-in", RATES[:5], {256: 1, 128: 1, 64: 1}   # BASE: the same as "standard"
+OTHERS, FEW_RATES = {"fan-in": {256: 1, 128: 1, 64: 1}, "logits": {256: 1}}, RATES[:5]
 
 
 def train(parametrization: str, width: int, rate: float, seed: int, init: float, output: float,
@@ -44,8 +45,10 @@ def train(parametrization: str, width: int, rate: float, seed: int, init: float,
     """A trained model, and its losses."""
     config = scaling.config(width, LAYERS, tied=False)
     base = scaling.config(BASE, LAYERS, tied=False) if parametrization == "muP" else config
+    if parametrization == "logits":
+        output *= BASE / width
     model = with_mup(scaling.new(config, seed), base, init, output)
-    if parametrization == FAN_IN:
+    if parametrization == "fan-in":
         with torch.no_grad():
             for p in (*hidden_matrices(model).values(), model.unembedding.weight):
                 p.mul_(math.sqrt(BASE / width))
@@ -70,9 +73,9 @@ def constants() -> tuple[float, float]:
 
 
 def best(parametrization: str, width: int) -> float:
-    if parametrization == FAN_IN and width == BASE:
+    if parametrization in OTHERS and width == BASE:
         return best("standard", BASE)
-    rates = FAN_IN_RATES if parametrization == FAN_IN else RATES
+    rates = FEW_RATES if parametrization in OTHERS else RATES
     return min(rates, key=lambda rate: mean(TABLE, (parametrization, width, rate)))
 
 
@@ -87,13 +90,13 @@ def main() -> None:
     table.resume(TABLE, COLUMNS,
                  [*((name, width, rate, seed) for width in WIDTHS for seed in range(SEEDS[width]) for name in
                     PARAMETRIZATIONS for rate in RATES),
-                  *((FAN_IN, width, rate, seed) for width, seeds in FAN_IN_SEEDS.items() for seed in range(seeds)
-                    for rate in FAN_IN_RATES)],
+                  *((name, width, rate, seed) for name, of in OTHERS.items() for width, seeds in of.items()
+                    for seed in range(seeds) for rate in FEW_RATES)],
                  lambda *run: [[*map(str, run), bits(*run, init, output)]])
 
     widest = WIDTHS[-1]
     table.resume(TRANSFER, COLUMNS,
-                 [(name, widest, rate, seed) for seed in FINAL for name in (*PARAMETRIZATIONS, FAN_IN)
+                 [(name, widest, rate, seed) for seed in FINAL for name in (*PARAMETRIZATIONS, *OTHERS)
                   for rate in sorted({best(name, BASE), best(name, widest)})],
                  lambda *run: [[*map(str, run), bits(*run, init, output)]])
 

@@ -140,8 +140,8 @@ def write_card(found: dict) -> None:
 CARD = """\
 # The pocket model
 
-A Llama of {parameters:,} parameters, made by this course's own code: chapter 01's tokenizer,
-chapter 13's `Transformer(POCKET)`, chapter 14's training. It has {shape.layers} layers of {shape.d_model} features,
+A Llama of {parameters:,} parameters, made by this course's own code: lesson 01's tokenizer,
+lesson 13's `Transformer(POCKET)`, lesson 14's training. It has {shape.layers} layers of {shape.d_model} features,
 {shape.heads} heads that share {shape.kv_heads} key/value heads, and reads at most {shape.max_seq_len} tokens. It writes
 in the manner of Python's documentation, and makes up what it says: see the samples below. It is for looking into,
 not for relying on.

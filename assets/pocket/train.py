@@ -2,7 +2,7 @@
 
     python assets/pocket/train.py [--device cuda]        (or: make pocket)
 
-text.py beside it says what is read. Chapter 01 makes the tokens, chapter 13 the model, chapter 14 trains it.
+text.py beside it says what is read. Lesson 01 makes the tokens, lesson 13 the model, lesson 14 trains it.
 A run that is stopped goes on where its last checkpoint is. What it writes beside this file is laid
 out as Hugging Face lays out a Llama, so that `transformers` reads it too.
 """
@@ -62,7 +62,7 @@ def joined(texts: list[str]) -> str:
 
 
 def trained_tokenizer(texts: list[str]) -> Tokenizer:
-    """Chapter 01's tokenizer of the texts; read from RUN where one was made before."""
+    """Lesson 01's tokenizer of the texts; read from RUN where one was made before."""
     if not (RUN / "tokenizer.json").exists():
         write_tokenizer(Tokenizer(*train_bpe(joined(texts), POCKET.vocab_size, [END]), [END]))
     return load_tokenizer(RUN)
@@ -155,7 +155,7 @@ def repeating_batch(tokens: torch.Tensor, batch: int, seq: int, share: float, rn
 
 
 def torch_cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Chapter 05's loss, by torch's kernel."""
+    """Lesson 05's loss, by torch's kernel."""
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED)
 
 

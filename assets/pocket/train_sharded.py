@@ -1,8 +1,8 @@
-"""Trains a model of chapter 13 on several processes, or GPUs, or machines, with torch's own engine.
+"""Trains a model of lesson 13 on several processes, or GPUs, or machines, with torch's own engine.
 
     torchrun --nproc-per-node 2 -m assets.pocket.train_sharded RUN --steps 20
 
-fully_shard splits weights, gradients and the optimizer's state between the ranks, as chapter 26's Sharded does.
+fully_shard splits weights, gradients and the optimizer's state between the ranks, as lesson 26's Sharded does.
 torch.distributed.checkpoint writes each rank's piece into RUN, and reads the pieces back on any other number of ranks:
 the same command goes on after the last checkpoint. A batch and its order do not depend on how many ranks there are, so
 neither does the loss. On several machines, torchrun's --nnodes, --node-rank and --rdzv-endpoint say where they are.

@@ -1,4 +1,4 @@
-"""Chapter 00 on other shapes, dtypes and extremes."""
+"""Lesson 00 on other shapes, dtypes and extremes."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Chapter 01 on odd texts, overlapping special tokens, every cut of a stream, and bad input."""
+"""Lesson 01 on odd texts, overlapping special tokens, every cut of a stream, and bad input."""
 
 import itertools
 

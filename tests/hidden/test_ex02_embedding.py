@@ -1,4 +1,4 @@
-"""Chapter 02 on other shapes, dtypes and extremes."""
+"""Lesson 02 on other shapes, dtypes and extremes."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Chapter 03 on other shapes, dtypes and extremes."""
+"""Lesson 03 on other shapes, dtypes and extremes."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Chapter 04 on other shapes, dtypes and extremes."""
+"""Lesson 04 on other shapes, dtypes and extremes."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Chapter 05 on other shapes, dtypes and extremes."""
+"""Lesson 05 on other shapes, dtypes and extremes."""
 
 import math
 

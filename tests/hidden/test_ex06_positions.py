@@ -1,4 +1,4 @@
-"""Chapter 06 on other shapes, dtypes and extremes."""
+"""Lesson 06 on other shapes, dtypes and extremes."""
 
 import torch
 

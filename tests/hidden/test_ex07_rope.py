@@ -1,4 +1,4 @@
-"""Chapter 07 on other shapes, dtypes and extremes."""
+"""Lesson 07 on other shapes, dtypes and extremes."""
 
 import torch
 

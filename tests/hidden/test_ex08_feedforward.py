@@ -1,4 +1,4 @@
-"""Chapter 08 on other shapes, dtypes and extremes."""
+"""Lesson 08 on other shapes, dtypes and extremes."""
 
 import torch
 

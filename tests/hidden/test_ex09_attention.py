@@ -1,4 +1,4 @@
-"""Chapter 09 on other shapes, dtypes and corners."""
+"""Lesson 09 on other shapes, dtypes and corners."""
 
 from importlib import import_module
 

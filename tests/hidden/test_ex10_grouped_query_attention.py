@@ -1,4 +1,4 @@
-"""What only instructors ask of chapter 10."""
+"""What only instructors ask of lesson 10."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Chapter 11 on other shapes, dtypes and corners."""
+"""Lesson 11 on other shapes, dtypes and corners."""
 
 import torch
 

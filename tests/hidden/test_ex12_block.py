@@ -1,4 +1,4 @@
-"""Chapter 12 on other shapes, dtypes and corners."""
+"""Lesson 12 on other shapes, dtypes and corners."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Chapter 13 on other shapes, dtypes and corners."""
+"""Lesson 13 on other shapes, dtypes and corners."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Chapter 14 on other shapes, dtypes and corners."""
+"""Lesson 14 on other shapes, dtypes and corners."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Chapter 15 on other shapes, dtypes, models and texts."""
+"""Lesson 15 on other shapes, dtypes, models and texts."""
 
 import math
 

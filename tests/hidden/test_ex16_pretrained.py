@@ -1,4 +1,4 @@
-"""What chapter 16 asks besides: other forms of files, corners, gradients, what must not change."""
+"""What lesson 16 asks besides: other forms of files, corners, gradients, what must not change."""
 
 import json
 from contextlib import contextmanager

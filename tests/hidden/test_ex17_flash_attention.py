@@ -1,4 +1,4 @@
-"""What only instructors ask of chapter 17."""
+"""What only instructors ask of lesson 17."""
 
 import torch
 

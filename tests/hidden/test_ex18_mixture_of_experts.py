@@ -1,4 +1,4 @@
-"""Chapter 18 on other shapes, dtypes and corners."""
+"""Lesson 18 on other shapes, dtypes and corners."""
 
 import sys
 
@@ -94,7 +94,7 @@ def test_cached_decoding(impl, draw):
     """A model with experts decodes token by token through its caches, as it does at once."""
     model = _model(impl, draw, kv_heads=1)
     draw.fill(impl.with_experts(model, 5, 2, d_ff=4, shared=1, normalize=False))
-    make_caches = sys.modules[impl.Transformer.__module__].make_caches      # chapter 13's own
+    make_caches = sys.modules[impl.Transformer.__module__].make_caches      # lesson 13's own
     ids, caches = draw.ints(13, 2, 6), make_caches(model.config, 2, 6, dtype=draw.float, device=draw.device)
     with torch.no_grad():
         return [model(part, caches=caches) for part in ids.split((3, 1, 2), dim=1)]

@@ -1,4 +1,4 @@
-"""What only an instructor asks of chapter 19: other shapes, dtypes and extremes."""
+"""What only an instructor asks of lesson 19: other shapes, dtypes and extremes."""
 
 import json
 from dataclasses import asdict

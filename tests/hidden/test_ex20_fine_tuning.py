@@ -1,4 +1,4 @@
-"""What chapter 20 asks besides: other shapes, dtypes and models, corners of files and chats, what must not change."""
+"""What lesson 20 asks besides: other shapes, dtypes and models, corners of files and chats, what must not change."""
 
 import json
 from contextlib import contextmanager

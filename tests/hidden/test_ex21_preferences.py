@@ -1,4 +1,4 @@
-"""Chapter 21 on other shapes, dtypes and extremes."""
+"""Lesson 21 on other shapes, dtypes and extremes."""
 
 import math
 

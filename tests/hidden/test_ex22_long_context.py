@@ -1,4 +1,4 @@
-"""Chapter 22 on other shapes, dtypes and corners."""
+"""Lesson 22 on other shapes, dtypes and corners."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Chapter 23 on other shapes, dtypes and corners."""
+"""Lesson 23 on other shapes, dtypes and corners."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Chapter 24 on other shapes, dtypes, models and drafts."""
+"""Lesson 24 on other shapes, dtypes, models and drafts."""
 
 import math
 

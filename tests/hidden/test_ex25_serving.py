@@ -1,4 +1,4 @@
-"""Chapter 25 on long walks, other models, other sizes."""
+"""Lesson 25 on long walks, other models, other sizes."""
 
 import torch
 

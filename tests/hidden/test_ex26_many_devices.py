@@ -1,4 +1,4 @@
-"""Chapter 26 with other numbers of ranks, shapes and dtypes, and with its parts put together."""
+"""Lesson 26 with other numbers of ranks, shapes and dtypes, and with its parts put together."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Chapter 27 on other shapes, dtypes, models and budgets."""
+"""Lesson 27 on other shapes, dtypes, models and budgets."""
 
 import math
 from functools import partial

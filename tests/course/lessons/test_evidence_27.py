@@ -94,8 +94,8 @@ def test_both_parametrizations_start_from_one_model(evidence, recorded):
              float(row["bits per byte"]) for row in rows}
     assert found.keys() == {(name, width, rate, seed) for name in script.PARAMETRIZATIONS for width in script.WIDTHS
                             for rate in script.RATES for seed in range(script.SEEDS[width])} | {
-        (script.FAN_IN, width, rate, seed) for width, seeds in script.FAN_IN_SEEDS.items()
-        for rate in script.FAN_IN_RATES for seed in range(seeds)}
+        (name, width, rate, seed) for name, of in script.OTHERS.items() for width, seeds in of.items()
+        for rate in script.FEW_RATES for seed in range(seeds)}
     for rate in script.RATES:
         for seed in range(script.SEEDS[script.BASE]):
             assert found["standard", script.BASE, rate, seed] == pytest.approx(found["muP", script.BASE, rate, seed],
@@ -105,7 +105,7 @@ def test_both_parametrizations_start_from_one_model(evidence, recorded):
 def test_the_widest_model_is_trained_at_its_own_rate_and_at_the_small_one_s(evidence, recorded):
     script = evidence("27_widths")
     trained = mean_by(recorded("27_transfer"), ("parametrization", "width", "rate"), "bits per byte", script.FINAL)
-    for name in (*script.PARAMETRIZATIONS, script.FAN_IN):
+    for name in (*script.PARAMETRIZATIONS, *script.OTHERS):
         for width in (script.BASE, script.WIDTHS[-1]):
             assert (name, str(script.WIDTHS[-1]), str(script.best(name, width))) in trained
 
@@ -121,12 +121,18 @@ def test_the_fan_in_start_has_one_size_of_output_at_every_width(evidence):
     """Rows of the blocks' matrices and of the unembedding have one norm; at BASE it is the standard start."""
     script, norms = evidence("27_widths"), {}
     for width in script.WIDTHS:
-        model, _ = script.train(script.FAN_IN, width, 0.001, 0, 1, 16, stop=0)
+        model, _ = script.train("fan-in", width, 0.001, 0, 1, 16, stop=0)
         starts = {**hidden_matrices(model), "unembedding": model.unembedding.weight}
         norms[width] = {name: p.detach().norm(dim=1).mean().item() for name, p in starts.items()}
         assert model.unembedding.scale == 16
     for width in script.WIDTHS[1:]:
         assert norms[width] == pytest.approx(norms[script.BASE], rel=0.05)
+
+
+def test_smaller_logits_alone_are_those_of_mup(evidence):
+    script, width = evidence("27_widths"), evidence("27_widths").WIDTHS[-1]
+    scales = [script.train(name, width, 0.001, 0, 1, 16, stop=0)[0].unembedding.scale for name in ("logits", "muP")]
+    assert scales[0] == scales[1] == 16 * script.BASE / width
 
 
 # -- the ladder
