@@ -7,7 +7,8 @@ texts are those of lesson 19, which the pocket model has not read. Each row is o
 with other attention in every layer. What a query sees is what it would see token by token, from a cache.
 22_window.csv: nats per token, by position, past the 512 tokens that the model was trained at. "4 + 60": the first 4
 tokens and the last 60, positions counted within the cache; "4 + 60, text": counted in the text; "all, YaRN": all of
-them, with lesson 07's angles. RoPE sees distances alone, so windows without sinks are the same either way.
+them, with lesson 07's YaRN; "all, angles" and "all, scale": with its angles, or its larger scores, alone. RoPE sees
+distances alone, so windows without sinks are the same either way.
 22_sparse.csv: nats per token at positions 256 to 511, where each query reads k keys, by each head's own scores (exact),
 by fewer directions of these (rank), by one choice for all heads of a layer (shared), or the last k.
 22_needle.csv: sixteen words without a connection stand in a text, and at its end the first eight of them come again.
@@ -44,11 +45,12 @@ POCKET, TEXTS = HERE.parent / "pocket", HERE / "19_held_out.json"
 NAMES = list(json.loads(TEXTS.read_text("utf-8")))
 TRAINED, LONG, ROPE = 512, 1536, RoPE(32, 1536)
 FREQUENCIES, SCALE = yarn_frequencies(32, LONG / TRAINED, TRAINED)
-YARN = RoPE(32, LONG, frequencies=FREQUENCIES, attention_scale=SCALE)
+ROPES = {"all": ROPE, "all, YaRN": RoPE(32, LONG, frequencies=FREQUENCIES, attention_scale=SCALE),
+         "all, angles": RoPE(32, LONG, frequencies=FREQUENCIES), "all, scale": RoPE(32, LONG, attention_scale=SCALE)}
 
 WINDOW, WINDOW_COLUMNS, BIN = HERE / "22_window.csv", ["model", "method", "text", "losses"], 128
 STREAMS = {"last 60": (0, 60), "last 64": (0, 64), "4 + 60": (4, 60), "last 256": (0, 256)}
-WINDOWS = ("all", "all, YaRN", "last 60", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
+WINDOWS = (*ROPES, "last 60", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
 INDEXES, KEPT = ("exact", "rank 8", "rank 16", "shared", "recent"), (8, 16, 32, 64)
 NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "text", "loss"]
@@ -80,7 +82,7 @@ class Pocket:
         def watch(layer, q, k, v):
             keys = repeat_kv(ROPE(k), 2).transpose(0, 1).flatten(1, 2)
             found.append(torch.linalg.eigh(keys.mT @ keys).eigenvectors.flip(-1))
-            return everything(layer, q, k, v)
+            return everything(ROPE)(layer, q, k, v)
 
         self.attended(ids[:4 * TRAINED + 4].view(4, TRAINED + 1), watch)
         return found
@@ -105,8 +107,8 @@ class Pocket:
         """The same, by a method's name in the tables."""
         if method in self.streaming:
             return nats(self.streaming[method](ids[:, :-1]), ids)
-        own = {"all": everything, "all, YaRN": stretched, "4 + 60, text": in_the_text(4, 60),
-               "last 512": in_the_text(0, TRAINED)}
+        own = {name: everything(rope) for name, rope in ROPES.items()} | {
+            "4 + 60, text": in_the_text(4, 60), "last 512": in_the_text(0, TRAINED)}
         return self.attended(ids, own.get(method) or sparse(method, most, self.bases))
 
 
@@ -114,13 +116,9 @@ def nats(logits: Tensor, ids: Tensor) -> Tensor:
     return F.cross_entropy(logits.transpose(1, 2), ids[:, 1:], reduction="none")
 
 
-def everything(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(ROPE(q), ROPE(k), v, is_causal=True, enable_gqa=True)
-
-
-def stretched(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Everything, with the angles that YaRN has for three times the trained length (lesson 07)."""
-    return F.scaled_dot_product_attention(YARN(q), YARN(k), v, is_causal=True, enable_gqa=True)
+def everything(rope: RoPE):
+    """All tokens, turned by this RoPE."""
+    return lambda layer, q, k, v: F.scaled_dot_product_attention(rope(q), rope(k), v, is_causal=True, enable_gqa=True)
 
 
 def in_the_text(sinks: int, window: int):
