@@ -309,7 +309,7 @@ class GatedDeltaNet(nn.Module):
 
     At the start as in Mamba-2: e^A_log is uniform in 1 … 16, softplus(dt_bias) log-uniform in
     0.001 … 0.1 (dt_bias = log(e^y − 1) of such a y), so that some heads forget half within a token or
-    two, and a few only after hundreds. conv is uniform within ±1/√conv_width.
+    two, and one in seventeen only after a hundred. conv is uniform within ±1/√conv_width.
 
     Raises ValueError naming a size that is below 1, and value_heads where heads does not divide
     them. Yang, Kautz and Hatamizadeh, 2024 (arXiv 2412.06464).

@@ -56,6 +56,18 @@ def predict(new: int, passes: int, drafted: int, k: int, draft: str, cost: Cost)
     return (new - 1 + start) / (start - 1 + took)
 
 
+def to_the_end(rate: float, k: int, new: int) -> float:
+    """Tokens a pass of a text of so many new ones, if each guess is kept at this rate: its last passes have no room
+    for k guesses.
+    """
+    passes = [0.0]                      # that so many tokens take
+    for left in range(1, new + 1):
+        room = min(k, left - 1)
+        kept = [rate ** count * (1 - rate) for count in range(room)] + [rate ** room]
+        passes.append(1 + sum(chance * passes[left - 1 - count] for count, chance in enumerate(kept)))
+    return new / passes[new]
+
+
 def predicted(rows: Rows, cost: Cost, new: int = 64) -> Rows:
     """The rows with two columns more: tokens a pass, and the speedup that predict gives for the run."""
     more = []

@@ -12,8 +12,8 @@ with the five texts that are read afterwards (another version of Python has slig
 on, for the peaks of AdamW's rate that were tried, on TUNING seeds. 22_index.csv: SEEDS, others, at the best peak.
 losses: of the five texts, nats per token at positions 256 to 511, where each query reads k keys, the same for all
 heads. masses: of each layer, how much of the full attention of these queries lies on the keys chosen. needle: nats per
-word where 22_needle.csv has a distance of 128. untrained: the same index before its first step. random: k keys by lot.
-shared: the mean weights themselves choose, an oracle. recent: the last k.
+word where 22_needle.csv has a distance of 128; shuffled: the same with the first copy in another order. untrained: the
+same index before its first step. shared: the mean weights themselves choose, an oracle. recent: the last k.
 """
 
 import importlib
@@ -37,14 +37,14 @@ from solutions.ex14_training import learning_rate  # noqa: E402
 from solutions.ex22_long_context import index_scores  # noqa: E402
 
 TABLE, RATE_TABLE = HERE / "22_index.csv", HERE / "22_index_rates.csv"
-COLUMNS = ["model", "method", "seed", "k", "losses", "masses", "needle"]
+COLUMNS = ["model", "method", "seed", "k", "losses", "masses", "needle", "shuffled"]
 RATE_COLUMNS = ["model", "rate", "seed", "half", "divergence"]
 SEEDS, TUNING, RATES = range(5), (100, 101), (0.0025, 0.005, 0.01, 0.02, 0.04)
 STEPS, ROWS, QUERIES = 150, 2, 64               # of each step
 HEADS, SIZE, SEQ, FROM, KEPT = 8, 32, 512, 256, (8, 16, 32, 64)
 TRAINING, HELD_OUT, LAYERS = 128, 16, 6         # rows of SEQ tokens
 ROPE, AT = RoPE(SIZE, SEQ), torch.arange(SEQ)
-METHODS = [*((name, seed) for name in ("trained", "untrained", "random") for seed in SEEDS), ("shared", 0),
+METHODS = [*((name, seed) for name in ("trained", "untrained") for seed in SEEDS), ("shared", 0),
            ("recent", 0)]
 
 
@@ -143,14 +143,6 @@ def logits(model: nn.Module, ids: Tensor, choose: list, k: int) -> Tensor:
     return model.unembedding(model.norm(x))
 
 
-def by_lot(seed: int):
-    def choose(h):
-        scores = torch.rand(len(h), SEQ, SEQ, generator=rng)
-        return scores.masked_fill(AT > AT[:, None], -torch.inf)
-    rng = torch.Generator().manual_seed(seed)
-    return choose
-
-
 def recent(h: Tensor) -> Tensor:
     return AT.expand(len(h), SEQ, SEQ).float().masked_fill(AT > AT[:, None], -torch.inf)
 
@@ -163,7 +155,7 @@ def choosers(name: str, seed: int, attentions: list, h: list[Tensor], rate: floa
     if name == "shared":
         return [lambda h, attention=attention: mean_weights(attention, h).masked_fill(AT > AT[:, None], -torch.inf)
                 for attention in attentions]
-    return [by_lot(LAYERS * seed + layer) if name == "random" else recent for layer in range(LAYERS)]
+    return [recent] * LAYERS
 
 
 def main() -> None:
@@ -180,8 +172,8 @@ def main() -> None:
         now = h[layer][TRAINING:].float()
         return divergence(mean_weights(attentions[layer], now), index(now)).item()
 
-    def needle_losses(choose, k):
-        ids = torch.cat([script.hidden(pocket.tokenizer, text, 128) for text in pocket.texts.values()])
+    def needle_losses(choose, k, order):
+        ids = torch.cat([script.hidden(pocket.tokenizer, text, 128, order) for text in pocket.texts.values()])
         found = script.nats(logits(model, ids[:, :-1], choose, k), ids)[:, -script.CUE:]
         return found.reshape(len(pocket.texts), -1).mean(1).tolist()
 
@@ -205,9 +197,10 @@ def main() -> None:
         for k in KEPT if name in ("trained", "shared", "recent") else KEPT[-1:]:
             losses = script.nats(logits(model, held[:, :-1], choose, k), held)[:, FROM:].mean(1).tolist()
             masses = [mass(*both, k) for both in zip(attentions, read, choose)]
-            words = needle_losses(choose, k) if (name, k) == ("trained", KEPT[-1]) else []
+            words = [needle_losses(choose, k, order) if (name, k) == ("trained", KEPT[-1]) else []
+                     for order in ("as read", "shuffled")]
             found.append((mark, name, seed, k, *(" ".join(f"{number:.4f}" for number in numbers)
-                                                 for numbers in (losses, masses, words))))
+                                                 for numbers in (losses, masses, *words))))
         return found
 
     table.resume(TABLE, COLUMNS, METHODS, index_rows, mark)

@@ -10,9 +10,9 @@ tokens and the last 60, positions counted within the cache; "4 + 60, text": coun
 them, with lesson 07's YaRN; "all, angles" and "all, scale": with its angles, or its larger scores, alone. RoPE sees
 distances alone, so windows without sinks are the same either way.
 22_sparse.csv: nats per token at positions 256 to 511, where each query reads k keys, by each head's own scores (exact),
-by fewer directions of these (rank), by one choice for all heads of a layer (shared), or the last k.
+by fewer directions of these (rank), by one choice for all heads of a layer (shared), or the last k (recent).
 22_needle.csv: sixteen words without a connection stand in a text, and at its end the first eight of them come again.
-Nats per token of the other eight. Distance 0: they had not been there.
+Nats per token of the other eight. Distance 0: they had not been there. shuffled: the first copy is in another order.
 22_sinks.csv: one layer of attention with one head and no feed-forward, trained at RATES from five seeds on a chain of
 symbols: after most comes one that depends on the last symbol alone; after a copier, the one before it comes again.
 """
@@ -53,9 +53,12 @@ STREAMS = {"last 60": (0, 60), "last 64": (0, 64), "4 + 60": (4, 60), "last 256"
 WINDOWS = (*ROPES, "last 60", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
 INDEXES, KEPT = ("exact", "rank 8", "rank 16", "shared", "recent"), (8, 16, 32, 64)
-NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "text", "loss"]
+READ = ("all", TRAINED), *((index, most) for index in INDEXES for most in KEPT), ("recent", 128)
+NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "order", "text", "loss"]
 READERS, DISTANCES = ("all", "last 64", "4 + 60", "exact", "rank 16", "shared"), (32, 128, 192, 256, 320, 448)
 DRAWS, CUE = 8, 8
+NEEDLES = (("all", 0, "as read"), *((method, distance, "as read") for method in READERS for distance in DISTANCES),
+           *((method, 128, "shuffled") for method in READERS))
 
 
 class Pocket:
@@ -151,15 +154,20 @@ def sparse(index: str, most: int, bases: list[Tensor]):
     return attend
 
 
-def hidden(tokenizer, text: Tensor, distance: int) -> Tensor:
+def hidden(tokenizer, text: Tensor, distance: int, order: str = "as read") -> Tensor:
     """(DRAWS, 513) ids: a text in which sixteen words stand `distance` before they come again, at its end. Each text
-    and each draw has words of its own, the same at all distances."""
+    and each draw has words of its own, the same at all distances. Where the order is "shuffled", the first copy has
+    another, of each draw's own.
+    """
     words = torch.tensor([id for id, token in tokenizer.vocab.items() if re.fullmatch(rb" [a-z]{4,8}", token)])
     rows, rng = text[:TRAINED + 1].repeat(DRAWS, 1), torch.Generator().manual_seed(int(text[:TRAINED + 1].sum()))
+    mixing = torch.Generator().manual_seed(0)
     for row in rows:
         chosen = words[torch.randperm(len(words), generator=rng)[:2 * CUE]]
         row[-2 * CUE:] = chosen
         if distance:
+            if order == "shuffled":
+                chosen = chosen[torch.randperm(2 * CUE, generator=mixing)]
             row[-2 * CUE - distance:][:2 * CUE] = chosen
     return rows
 
@@ -265,18 +273,16 @@ def main() -> None:
         found = pocket.losses(rows, index, most)[:, FROM:].mean(1)
         return [(mark, index, most, name, f"{loss:.4f}") for name, loss in zip(texts, found.tolist())]
 
-    def needle_rows(method, distance):
-        rows = torch.cat([hidden(pocket.tokenizer, text, distance) for text in texts.values()])
+    def needle_rows(method, distance, order):
+        rows = torch.cat([hidden(pocket.tokenizer, text, distance, order) for text in texts.values()])
         found = pocket.losses(rows, method)[:, -CUE:].reshape(len(texts), -1).mean(1)
-        return [(mark, method, distance, name, f"{loss:.4f}") for name, loss in zip(texts, found.tolist())]
+        return [(mark, method, distance, order, name, f"{loss:.4f}") for name, loss in zip(texts, found.tolist())]
 
     table.resume(WINDOW, WINDOW_COLUMNS, [(method, name) for method in WINDOWS for name in NAMES], window_rows, mark)
-    table.resume(NEEDLE, NEEDLE_COLUMNS, [("all", 0), *((method, distance) for method in READERS
-                 for distance in DISTANCES)], needle_rows, mark)
+    table.resume(NEEDLE, NEEDLE_COLUMNS, NEEDLES, needle_rows, mark)
     table.resume(SINKS, SINKS_COLUMNS, [(rate, name, seed) for rate in RATES for name in MODELS for seed in SEEDS],
                  sinks_rows)
-    table.resume(SPARSE, SPARSE_COLUMNS, [("all", TRAINED), *((index, most) for index in INDEXES for most in KEPT)],
-                 sparse_rows, mark)
+    table.resume(SPARSE, SPARSE_COLUMNS, READ, sparse_rows, mark)
 
 
 if __name__ == "__main__":

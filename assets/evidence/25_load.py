@@ -9,9 +9,10 @@ request, of LENGTH positions, gets one token; CPU time, medians of TURNS.
 so many requests, of so many positions each; "prompt": so many tokens of one request, which has so many positions then.
 
 25_load.csv, counted: a Clock is an Engine whose passes compute nothing, but take a time. cost says which: "measured",
-what 25_steps.csv says; "roofline", one unit up to ROOFLINE tokens and in proportion above, as on a GPU where only
-reading the weights and multiplying by them takes time. REQUESTS requests come at random times (Poisson), load of them
-in a thousand units of time on average. Contestants, each in the memory of BLOCKS blocks:
+what 25_steps.csv says; "roofline", where all tokens of a step go through one pass, one unit up to ROOFLINE of them and
+in proportion above, as on a GPU where only reading the weights and multiplying by them takes time. REQUESTS requests
+come at random times (Poisson), load of them in a thousand units of time on average. Contestants, each in the memory of
+BLOCKS blocks:
 
     batch        who comes waits until all who run are finished; most: how many run at once
     reserved     continuous, but each holds room for the longest text there is, so that only few run at once; budget
@@ -58,7 +59,7 @@ WINDOW, BLOCK_SIZE, BLOCKS, LENGTH, TURNS, REQUESTS = 512, 16, 160, 64, 15, 400
 LONGEST, ROOFLINE = 200, 206        # of a prompt, and of an answer; tokens in the time of one (lesson 24)
 ROWS, POSITIONS, PROMPTS = (1, 2, 4, 8, 16, 24, 32, 48, 64), (32, 96, 192, 384), (2, 4, 8, 16, 32, 64, 128, 256, 512)
 LOADS, SEEDS, TUNED_ON = (20, 40, 60, 80, 100, 120, 140), range(5), range(5, 8)
-ROOFLINE_LOADS = (200, 300)
+ROOFLINE_LOADS = (300, 600)
 BATCHES, MOST, BUDGETS = (8, 16, 32, 64, 128), (16, 32, 64, 20, 24, 28), (16, 32, 64, 128, 256, 512)
 SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
             *(("reserved", BLOCKS // -(-2 * LONGEST // BLOCK_SIZE), budget) for budget in BUDGETS),
@@ -158,11 +159,18 @@ def requests(seed: int, load: float, count: int = REQUESTS, vocab: int = 2) -> t
 class Clock(Engine):
     """An engine whose passes compute nothing; `spent` is the time that they would take."""
 
-    spent, cost = 0.0, "measured"
+    spent, cost, packed = 0.0, "measured", 0
+
+    def step(self) -> list[Output]:
+        self.packed = 0
+        outputs = super().step()
+        if self.packed:
+            self.spent += max(1, self.packed / ROOFLINE)
+        return outputs
 
     def forward(self, jobs: list[Job], n: int) -> torch.Tensor:
         if self.cost == "roofline":
-            self.spent += max(1, len(jobs) * n / ROOFLINE)
+            self.packed += len(jobs) * n
         else:
             self.spent += takes(len(jobs), n, max(self.cache.lengths[job.id] for job in jobs))
         return torch.zeros(len(jobs), 1)
