@@ -488,8 +488,8 @@ def streaming_attention(
     window − 1), the last place of a full cache, and sink j at place j. window counts the token itself.
 
     So a chunk gives what its tokens give one by one, when all between is dropped before each.
-    heads / kv_heads query heads in a row share k and v. Computed in at least float32 after
-    RoPE, returned in the dtype of q.
+    Scores are divided by √head_dim. heads / kv_heads query heads in a row share k and v. Computed in
+    at least float32 after RoPE, returned in the dtype of q.
 
     Raises what rope raises where k is longer than its tables.
 

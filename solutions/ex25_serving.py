@@ -200,8 +200,8 @@ class PagedKVCache:
 
     keys, values: (layers, blocks + 1, block_size, kv_heads, head_dim). The last block is nobody's: it is always 0, and
     padding is read from there. allocator: lends the other blocks. tables: for each text, by its id, the list of its
-    blocks, in order; lengths: how many positions of it are computed. A place in a layer has a slot number:
-    block · block_size + place within the block; `padding` is the number of one that is always 0.
+    blocks, in order; lengths: how many positions of it are reserved (after the pass, computed). A place in a layer has
+    a slot number: block · block_size + place within the block; `padding` is the number of one that is always 0.
 
     Without a dtype it is torch's default, float32. Raises ValueError naming a size that is below 1.
     """
