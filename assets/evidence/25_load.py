@@ -23,8 +23,6 @@ unit of time, from the first arrival to the last token. p50, p99: percentiles of
 arrival to its last token, divided by how many new tokens it gets. first: the 99th percentile of the time to the first
 token. preemptions: how many there were. At REAL_LOAD, continuous runs once more at its own most and without a budget.
 
-25_users.csv, counted: continuous at its best setting, with other numbers of users than REQUESTS.
-
 25_real.csv, measured: the same at one load, with the model. predicted: how long the computing takes by 25_steps.csv;
 measured: how long it takes; and p50 and p99 of both.
 """
@@ -51,7 +49,6 @@ from solutions.ex25_serving import Engine, Job, Output, Request, Scheduler  # no
 STEPS, STEP_COLUMNS = HERE / "25_steps.csv", ["kind", "tokens", "positions", "time"]
 LOAD = HERE / "25_load.csv"
 COLUMNS = ["cost", "contestant", "most", "budget", "load", "seed", "throughput", "p50", "p99", "first", "preemptions"]
-USERS, USER_COLUMNS = HERE / "25_users.csv", ["users", "load", "seed", "p50", "p99"]
 REAL = HERE / "25_real.csv"
 REAL_COLUMNS = ["contestant", "load", "seed", "predicted", "measured", "p50 predicted", "p50 measured", "p99 predicted",
                 "p99 measured"]
@@ -65,7 +62,7 @@ SETTINGS = [*(("batch", most, 10**6) for most in BATCHES),
             *(("reserved", BLOCKS // -(-2 * LONGEST // BLOCK_SIZE), budget) for budget in BUDGETS),
             *(("continuous", most, budget) for most in MOST for budget in BUDGETS)]
 NAMES, REAL_LOAD, REAL_REQUESTS = ("batch", "reserved", "continuous"), 60, 60
-NO_BUDGET, USER_SETTINGS = 10**6, [(count, load, seed) for count in (200, 1600) for load in (60, 80) for seed in SEEDS]
+NO_BUDGET = 10**6
 COSTS = [("measured", load) for load in LOADS] + [("roofline", load) for load in ROOFLINE_LOADS]
 
 
@@ -242,12 +239,6 @@ def measure(cost: str, contestant: str, most: int, budget: int, load: float, see
              *(f"{found[name]:.4f}" for name in COLUMNS[6:10]), str(found["preemptions"])]]
 
 
-def others(count: int, load: float, seed: int) -> list[list[str]]:
-    """With so many users."""
-    found = counted("measured", "continuous", *best("measured", "continuous", load), *requests(seed, load, count))
-    return [[str(count), str(load), str(seed), *(f"{found[name]:.4f}" for name in USER_COLUMNS[3:])]]
-
-
 def best(cost: str, contestant: str, load: float) -> tuple[int, int]:
     """The contestant's (most, budget) at this load: the lowest mean p99 over those to tune on; of equals, the first."""
     found: dict[tuple[int, int], float] = {}
@@ -278,7 +269,6 @@ def main() -> None:
     chosen += [("measured", "continuous", best("measured", "continuous", REAL_LOAD)[0], NO_BUDGET, REAL_LOAD, seed)
                for seed in SEEDS]
     table.resume(LOAD, COLUMNS, chosen, measure)
-    table.resume(USERS, USER_COLUMNS, USER_SETTINGS, others)
     table.resume(REAL, REAL_COLUMNS, [(name, REAL_LOAD, seed) for name in ("batch", "continuous") for seed in SEEDS],
                  compare)
 

@@ -50,15 +50,6 @@ def test_a_run_comes_out_again(script, rows, name, cost, load):
         assert float(again[column]) == pytest.approx(float(row[column]), rel=0.1)
 
 
-def test_other_numbers_of_users(script, recorded):
-    rows = recorded("25_users")
-    assert [tuple(int(row[name]) for name in ("users", "load", "seed")) for row in rows] == script.USER_SETTINGS
-    [again] = script.others(200, 80, 0)
-    row = next(row for row in rows if [row[name] for name in ("users", "load", "seed")] == again[:3])
-    for value, column in zip(again[3:], ("p50", "p99"), strict=True):
-        assert float(value) == pytest.approx(float(row[column]), rel=0.1)
-
-
 def test_transformers_gives_the_same_texts(evidence, recorded):
     script, rows = evidence("25_transformers"), recorded("25_transformers")
     assert [(row["prompts"], int(row["seed"])) for row in rows
