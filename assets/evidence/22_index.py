@@ -12,8 +12,9 @@ with the five texts that are read afterwards (another version of Python has slig
 on, for the peaks of AdamW's rate that were tried, on TUNING seeds. 22_index.csv: SEEDS, others, at the best peak.
 losses: of the five texts, nats per token at positions 256 to 511, where each query reads k keys, the same for all
 heads. masses: of each layer, how much of the full attention of these queries lies on the keys chosen. needle: nats per
-word where 22_needle.csv has a distance of 128; shuffled: the same with the first copy in another order. untrained: the
-same index before its first step. shared: the mean weights themselves choose, an oracle. recent: the last k.
+word, the mean of the five texts, at each distance of 22_needle.csv; shuffled: at 128, with the first copy in another
+order. untrained: the same index before its first step. shared: the mean weights themselves choose, an oracle. recent:
+the last k.
 """
 
 import importlib
@@ -172,10 +173,9 @@ def main() -> None:
         now = h[layer][TRAINING:].float()
         return divergence(mean_weights(attentions[layer], now), index(now)).item()
 
-    def needle_losses(choose, k, order):
-        ids = torch.cat([script.hidden(pocket.tokenizer, text, 128, order) for text in pocket.texts.values()])
-        found = script.nats(logits(model, ids[:, :-1], choose, k), ids)[:, -script.CUE:]
-        return found.reshape(len(pocket.texts), -1).mean(1).tolist()
+    def needle_loss(choose, k, distance, order="as read"):
+        ids = torch.cat([script.hidden(pocket.tokenizer, text, distance, order) for text in pocket.texts.values()])
+        return script.nats(logits(model, ids[:, :-1], choose, k), ids)[:, -script.CUE:].mean().item()
 
     def rate_rows(rate, seed):
         found = []
@@ -197,8 +197,10 @@ def main() -> None:
         for k in KEPT if name in ("trained", "shared", "recent") else KEPT[-1:]:
             losses = script.nats(logits(model, held[:, :-1], choose, k), held)[:, FROM:].mean(1).tolist()
             masses = [mass(*both, k) for both in zip(attentions, read, choose)]
-            words = [needle_losses(choose, k, order) if (name, k) == ("trained", KEPT[-1]) else []
-                     for order in ("as read", "shuffled")]
+            words = [], []
+            if (name, k) == ("trained", KEPT[-1]):
+                words = ([needle_loss(choose, k, distance) for distance in script.DISTANCES],
+                         [needle_loss(choose, k, 128, "shuffled")])
             found.append((mark, name, seed, k, *(" ".join(f"{number:.4f}" for number in numbers)
                                                  for numbers in (losses, masses, *words))))
         return found

@@ -49,13 +49,14 @@ ROPES = {"all": ROPE, "all, YaRN": RoPE(32, LONG, frequencies=FREQUENCIES, atten
          "all, angles": RoPE(32, LONG, frequencies=FREQUENCIES), "all, scale": RoPE(32, LONG, attention_scale=SCALE)}
 
 WINDOW, WINDOW_COLUMNS, BIN = HERE / "22_window.csv", ["model", "method", "text", "losses"], 128
-STREAMS = {"last 60": (0, 60), "last 64": (0, 64), "4 + 60": (4, 60), "last 256": (0, 256)}
+STREAMS = {"last 60": (0, 60), "last 64": (0, 64), "4 + 60": (4, 60), "last 128": (0, 128), "last 256": (0, 256)}
 WINDOWS = (*ROPES, "last 60", "last 64", "4 + 60", "4 + 60, text", "last 256", "last 512")
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
 INDEXES, KEPT = ("exact", "rank 8", "rank 16", "shared", "recent"), (8, 16, 32, 64)
 READ = ("all", TRAINED), *((index, most) for index in INDEXES for most in KEPT), ("recent", 128)
 NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "order", "text", "loss"]
-READERS, DISTANCES = ("all", "last 64", "4 + 60", "exact", "rank 16", "shared"), (32, 128, 192, 256, 320, 448)
+READERS = ("all", "last 64", "4 + 60", "last 128", "last 256", "exact", "rank 16", "shared")
+DISTANCES = (32, 128, 192, 256, 320, 448)
 DRAWS, CUE = 8, 8
 NEEDLES = (("all", 0, "as read"), *((method, distance, "as read") for method in READERS for distance in DISTANCES),
            *((method, 128, "shuffled") for method in READERS))
