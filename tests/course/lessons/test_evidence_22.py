@@ -78,7 +78,7 @@ def indexes(evidence):
     return evidence("22_index")
 
 
-def test_indexes_are_whole_and_tuned(indexes, recorded):
+def test_indexes_are_whole_and_tuned(indexes, script, recorded):
     """The rate of the recorded indexes lies between two that are worse, on other seeds."""
     rows, tried = recorded("22_index"), {}
     for found in recorded("22_index_rates"):
@@ -91,6 +91,9 @@ def test_indexes_are_whole_and_tuned(indexes, recorded):
                 for k in (indexes.KEPT if method[0] in ("trained", "shared", "recent") else indexes.KEPT[-1:])]
     assert [(row["method"], int(row["seed"]), int(row["k"])) for row in rows] == settings
     assert all(len(row["masses"].split()) == indexes.LAYERS and len(row["losses"].split()) == 5 for row in rows)
+    words = {(len(row["needle"].split()), len(row["shuffled"].split())) for row in rows
+             if (row["method"], int(row["k"])) == ("trained", indexes.KEPT[-1])}
+    assert words == {(len(script.DISTANCES), 1)}
 
 
 def test_an_index_comes_out_again(indexes, script, pocket, recorded):
