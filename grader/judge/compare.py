@@ -64,16 +64,14 @@ def leaves(answer, path: str = "") -> dict[str, Leaf]:
             for where, leaf in leaves(item, _join(path, label)).items()}
 
 
-def at(answer, path: str, root: str = ""):
-    """The part of an answer at a path, or None."""
-    if root == path:
-        return answer
+def parts(answer, path: str = "", found: dict | None = None) -> dict[str, Leaf | Branch]:
+    """Every leaf and branch of an answer by its path; the first, where two have the same one."""
+    found = {} if found is None else found
+    found.setdefault(path, answer)
     if isinstance(answer, Branch):
         for label, item in answer.items.items():
-            found = at(item, path, _join(root, label))
-            if found is not None:
-                return found
-    return None
+            parts(item, _join(path, label), found)
+    return found
 
 
 def error(mine: Leaf, right: Leaf) -> float:

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import itertools
 import re
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -28,12 +29,24 @@ def main(limit: bool = False) -> None:
     serve_requests(limit, Referee().serve)
 
 
+class Given:
+    """What was given to a question: a reply, and the answer in it, or None."""
+
+    def __init__(self, reply: dict, answer):
+        self.reply, self.answer = reply, answer
+
+    @cached_property
+    def parts(self) -> dict:
+        """The answer's parts, by path: looked up once for each mistake that it is compared with."""
+        return compare.parts(self.answer)
+
+
 class Referee:
     """Answers of the reference and of mistakes, by chapter and check."""
 
     def __init__(self):
         self.references: dict[str, LoadedChapter | Record] = {}
-        self.right: dict[tuple, tuple] = {}
+        self.right: dict[tuple, Given] = {}
         self.shown: dict[tuple, tuple[dict, bytes]] = {}    # the same, as it was sent
         self.wrong: dict[tuple, dict[int, tuple]] = {}     # of mistakes, with their wrong parts
 
@@ -70,7 +83,7 @@ class Referee:
             reply, body = self.references[chapter].ask(**question)
             if "answer" not in reply:
                 return {"broken": f"{chapter}, {question['function']}: {reply}"}
-            self.right[_place(chapter, question)] = reply, wire.decode(reply["answer"], body)
+            self.right[_place(chapter, question)] = Given(reply, wire.decode(reply["answer"], body))
             self.shown[_place(chapter, question)] = reply, body
         return {"broken": None}
 
@@ -79,17 +92,17 @@ class Referee:
         if self._bit_for_bit(chapter, question, reply, body):
             return {"facts": []}
         try:
-            answer = self._decode(chapter, question, reply, body)
+            mine = self._decode(chapter, question, reply, body)
         except wire.TooLarge as error:
             return {"facts": [f"you gave {error}, many times what is expected"]}
-        found = self._wrong_parts(chapter, question, (reply, answer), rtol)
+        found = self._wrong_parts(chapter, question, mine, rtol)
         undue = [path for path, said in found.items() if said[0] == compare.UNDUE]
         facts = [f"{_listed(undue)}{compare.UNDUE}"] if undue else []
         for path, said in ((path, said[path in undue:]) for path, said in found.items()):
             facts += [f"{path}: {line}" if path and not i else line for i, line in enumerate(said)]
         seen, wrong = "", {path: said for path, said in found.items() if said != [compare.UNDUE]}
         with contextlib.suppress(Exception):        # it is a help, and decides nothing
-            seen = resemblance.seen(answer, self.right[_place(chapter, question)][1], wrong,
+            seen = resemblance.seen(mine.answer, self.right[_place(chapter, question)].answer, wrong,
                                     self.references[chapter].device, rtol)
         return {"facts": [*facts[:SEEN_AFTER], *filter(None, [seen]), *facts[SEEN_AFTER:]]}
 
@@ -97,8 +110,9 @@ class Referee:
         """Keep what a mistake answers, if it is wrong, and say so. by_size: what tells it is the size of its error."""
         if self._bit_for_bit(chapter, question, reply, body):
             return {"wrong": False}
-        theirs = (reply, self._decode(chapter, question, reply, body))
+        theirs = self._decode(chapter, question, reply, body)
         if wrong := self._wrong_parts(chapter, question, theirs, rtol):
+            theirs.parts = {path: theirs.parts.get(path) for path in wrong}      # they are asked for no other
             self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
         return {"wrong": bool(wrong)}
 
@@ -110,21 +124,21 @@ class Referee:
         in this answer and did not; `both` are two that give all its wrong parts between them. "pairs" are
         any two, first those that together get the same parts wrong.
         """
-        mine = (reply, self._decode(chapter, question, reply, body))
+        mine = self._decode(chapter, question, reply, body)
         likeness = self._liken(chapter, question, mine, rtol)
         if not likeness["whole"] and self._drop_undue(chapter, question, mine):
             likeness = self._liken(chapter, question, mine, rtol)
         return likeness
 
-    def _drop_undue(self, chapter, question, mine: tuple) -> bool:
+    def _drop_undue(self, chapter, question, mine: Given) -> bool:
         """Take it that no gradient is required where none is due, which is said anyway; whether one was."""
-        right, found = compare.leaves(self.right[_place(chapter, question)][1]), False
-        for path, leaf in compare.leaves(mine[1]).items() if mine[1] else ():
+        right, found = compare.leaves(self.right[_place(chapter, question)].answer), False
+        for path, leaf in compare.leaves(mine.answer).items() if mine.answer else ():
             if leaf.requires_grad and path in right and not right[path].requires_grad:
                 leaf.requires_grad, found = False, True
         return found
 
-    def _liken(self, chapter, question, mine: tuple, rtol) -> dict[str, list]:
+    def _liken(self, chapter, question, mine: Given, rtol) -> dict[str, list]:
         likeness: dict[str, list] = {"whole": [], "part": [], "size": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
         right, known = self.right[_place(chapter, question)], self._mistakes(chapter, question)
@@ -132,68 +146,67 @@ class Referee:
             if self._agree(chapter, mine, theirs, wrong, rtol):
                 kind = "whole" if wrong.keys() >= mine_wrong.keys() else "part"
             elif by_size and wrong.keys() == mine_wrong.keys() and all(
-                    compare.rounded_alike(*(compare.at(answer[1], path) for answer in (mine, theirs, right)))
+                    compare.rounded_alike(*(given.parts.get(path) for given in (mine, theirs, right)))
                     for path in wrong):
                 kind = "size"
             else:
                 kind = "against"
             likeness[kind].append(number)
-        parts = [number for number in likeness["part"] if _telling(right[1], known[number][1])]
+        parts = [number for number in likeness["part"] if _telling(right.answer, known[number][1])]
         both = (pair for pair in itertools.combinations(parts, 2)
                 if known[pair[0]][1].keys() | known[pair[1]][1].keys() >= mine_wrong.keys())
+        mine_paths, paths = {*mine_wrong}, {number: {*wrong} for number, (_, wrong, _) in known.items()}
         pairs = sorted(itertools.combinations(known, 2), key=lambda pair: len(
-            (known[pair[0]][1].keys() | known[pair[1]][1].keys()) ^ mine_wrong.keys()))
+            (paths[pair[0]] | paths[pair[1]]) ^ mine_paths))
         return {**likeness, "both": list(itertools.islice(both, MOST_PAIRS)), "pairs": pairs[:MOST_PAIRS**2]}
 
     def alike(self, chapter, question, reply, other, split, rtol, body) -> dict:
         """Are two wrong answers the same? {"alike": bool}. split: where the other's bytes begin."""
-        mine, theirs = ((header, self._decode(chapter, question, header, part)) for header, part in (
+        mine, theirs = (self._decode(chapter, question, header, part) for header, part in (
             (reply, body[:split]), (other, body[split:])))
-        for answer in (mine, theirs):
-            self._drop_undue(chapter, question, answer)
-        wrong = [self._wrong_parts(chapter, question, answer, rtol) for answer in (mine, theirs)]
-        right = self.right[_place(chapter, question)][1]
+        for given in (mine, theirs):
+            self._drop_undue(chapter, question, given)
+        wrong = [self._wrong_parts(chapter, question, given, rtol) for given in (mine, theirs)]
+        right = self.right[_place(chapter, question)].answer
         return {"alike": wrong[0].keys() == wrong[1].keys() and _telling(right, wrong[0])
                 and self._agree(chapter, mine, theirs, wrong[0], rtol)}
 
     def _mistakes(self, chapter, question) -> dict:
         return self.wrong.setdefault(_place(chapter, question), {})
 
-    def _decode(self, chapter, question, reply: dict, body: bytes):
-        """The answer in a reply, None where there is none; wire.TooLarge where it holds far more than the right one."""
+    def _decode(self, chapter, question, reply: dict, body: bytes) -> Given:
+        """A reply with its answer; wire.TooLarge where that holds far more than the right one."""
         if "answer" not in reply:
-            return None
+            return Given(reply, None)
         right, content = self.shown[_place(chapter, question)]
-        return wire.decode(reply["answer"], body, wire.Size.beside(right["answer"], content))
+        return Given(reply, wire.decode(reply["answer"], body, wire.Size.beside(right["answer"], content)))
 
     def _bit_for_bit(self, chapter, question, reply, body) -> bool:
         """Whether an answer is the reference's, which need not be decoded then."""
         right_reply, right_body = self.shown[_place(chapter, question)]
         return body == right_body and all(reply.get(part) == right_reply[part] for part in ("answer", "changed"))
 
-    def _wrong_parts(self, chapter, question, given: tuple, rtol) -> dict[str, list[str]]:
+    def _wrong_parts(self, chapter, question, given: Given, rtol) -> dict[str, list[str]]:
         """The parts of an answer that are wrong, by path."""
-        right_reply, right = self.right[_place(chapter, question)]
-        reply, answer = given
-        if answer is None:
-            return {"": [reply.get("raised", "stopped")]}
-        found = compare.differences(answer, right, self.references[chapter].device, rtol)
-        changed = set(reply.get("changed", ())) - set(right_reply["changed"])
+        right = self.right[_place(chapter, question)]
+        if given.answer is None:
+            return {"": [given.reply.get("raised", "stopped")]}
+        found = compare.differences(given.answer, right.answer, self.references[chapter].device, rtol)
+        changed = set(given.reply.get("changed", ())) - set(right.reply["changed"])
         if changed:
             found["inputs"] = ["your code changed its input in place; the caller still needs it"]
         return found
 
-    def _agree(self, chapter, mine: tuple, theirs: tuple, paths, rtol) -> bool:
+    def _agree(self, chapter, mine: Given, theirs: Given, paths, rtol) -> bool:
         """Whether two answers say the same in these parts."""
-        (my_reply, my_answer), (their_reply, their_answer) = mine, theirs
-        if my_answer is None or their_answer is None:
-            return my_answer is their_answer and _same_exception(my_reply, their_reply)
+        if mine.answer is None or theirs.answer is None:
+            return mine.answer is theirs.answer and _same_exception(mine.reply, theirs.reply)
         for path in paths:
             if path == "inputs":
-                if my_reply.get("changed") != their_reply.get("changed"):
+                if mine.reply.get("changed") != theirs.reply.get("changed"):
                     return False
                 continue
-            one, other = compare.at(my_answer, path), compare.at(their_answer, path)
+            one, other = mine.parts.get(path), theirs.parts.get(path)
             if one is None or other is None:
                 return False
             if compare.differences(one, other, self.references[chapter].device, rtol):

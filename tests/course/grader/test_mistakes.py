@@ -95,7 +95,7 @@ def test_two_that_share_out_the_wrong_parts(tmp_path):
     folders = {other.stem: str(chapters.SOLUTIONS) for other in chapters.chapters()}
     question = {"file": "tests/test_ex03_linear.py", "function": "test_flops", "dtype": None, "seed": 0}
     assert not referee.prepare(scan_request(chapter, folders, chapters.SOLUTIONS, Setting()), [question])["broken"]
-    right = wire.plain(referee.right[chapter.stem, *sorted(question.items())][1])
+    right = wire.plain(referee.right[chapter.stem, *sorted(question.items())].answer)
 
     def wrong(**changes) -> dict:
         answer = [changes.get(f"at{i}", value) for i, value in enumerate(right)]
