@@ -53,13 +53,12 @@ text(95, 261, "· W_K", "middle", 11)
 arrow(70, 268, 120, 268)
 text(166, 248, "brought", "middle", 12)
 row(124, 256, brought, ASKED)
-text(268, 261, "times each latent", "middle", 11)
-arrow(212, 268, 324, 268)
-arrow(330, 268, 330, 290)
+arrow(166, 284, 166, 306)
+text(176, 299, "times each of the five latents", size=11)
 for t, name in enumerate(TOKENS):
-    text(193 + 34 * t, 308, name, "middle", 11)
-row(176, 314, scores, "#FFFFFF", 34)
-text(10, 362, f"{size} · {rank} = {size * rank} products for the query, {n} · {rank} = {n * rank} for the scores",
+    text(98 + 34 * t, 320, name, "middle", 11)
+row(81, 326, scores, "#FFFFFF", 34)
+text(10, 374, f"{size} · {rank} = {size * rank} products for the query, {n} · {rank} = {n * rank} for the scores",
      size=12)
-save("22", 376, "Five latents of three numbers each: made into keys and asked by a query, or asked by the query, "
+save("22", 388, "Five latents of three numbers each: made into keys and asked by a query, or asked by the query, "
      "brought to their size; both give the scores " + ", ".join(map(str, scores)))
