@@ -387,7 +387,8 @@ def attention_with_sinks(
     changes nothing; a query that may look nowhere gives zeros.
 
     heads / kv_heads query heads in a row share k and v. mask: True = may look, broadcastable to
-    (batch, heads, q, k). Computed in at least float32, returned in the dtype of q.
+    (batch, heads, q, k). Computed in at least float32, whatever the dtype of the sinks; returned in
+    the dtype of q.
 
     Raises ValueError naming kv_heads where it does not divide heads, and mask where it does not
     fit. OpenAI, 2025 (gpt-oss, arXiv 2508.10925).

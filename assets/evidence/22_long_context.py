@@ -15,6 +15,7 @@ by fewer directions of these (rank), by one choice for all heads of a layer (sha
 Nats per token of the other eight. Distance 0: they had not been there. shuffled: the first copy is in another order.
 22_sinks.csv: one layer of attention with one head and no feed-forward, trained at RATES from five seeds on a chain of
 symbols: after most comes one that depends on the last symbol alone; after a copier, the one before it comes again.
+"all, start's value 0": all in sight, and the start takes weight but gives nothing. Runs at 0.1 depend on the processor.
 """
 
 import json
@@ -179,7 +180,8 @@ SINKS = HERE / "22_sinks.csv"
 SINKS_COLUMNS = ["rate", "model", "seed", "sees", "loss", "copied", "ordinary", "on first", "on sink", "floor",
                  "training"]
 SYMBOLS, COPIERS, SEEDS, RATES, STEPS, SEQ, ROWS = 16, 4, range(5), (0.01, 0.03, 0.06, 0.1), 400, 32, 16
-MODELS, SIGHTS = ("softmax", "learned sink"), {"all": (0, SEQ), "last 8": (0, 8), "first and last 7": (1, 7)}
+MODELS, SIGHTS = ("softmax", "learned sink"), {"all": (0, SEQ), "last 8": (0, 8), "first and last 7": (1, 7),
+                                               "all, start's value 0": (0, SEQ)}
 SMALL = ModelConfig(vocab_size=SYMBOLS + 1, d_model=32, layers=1, heads=1, d_ff=1, max_seq_len=SEQ)
 
 
@@ -237,23 +239,28 @@ def sinks_rows(rate: float, name: str, seed: int) -> list[tuple]:
     ids, rows = chain(300, torch.Generator().manual_seed(999)), []
     for sees, (first, window) in SIGHTS.items():
         mask = sliding_window_mask(SEQ, SEQ, window) | (torch.arange(SEQ) < first).expand(SEQ, SEQ).tril()
-        numbers = [*reads(model, ids, mask), sum(found[:20]) / 20]
+        numbers = [*reads(model, ids, mask, "value" in sees), sum(found[:20]) / 20]
         rows.append((rate, name, seed, sees, *(f"{number:.4f}" for number in numbers)))
     return rows
 
 
 @torch.no_grad()
-def reads(model: Transformer, ids: Tensor, mask: Tensor) -> list[float]:
+def reads(model: Transformer, ids: Tensor, mask: Tensor, valueless: bool) -> list[float]:
     """Of queries from position 16 on: the loss of all, of those that copy, of the ordinary ones; the mean weights of
     the ordinary ones on the start and on the sink; and the loss of the ordinary ones where the chain itself is known.
+    valueless: the start keeps its key, but its value is 0.
     """
+    x = model.embedding(ids[:, :-1])
     attention, ordinary = model.blocks[0].attention, ids[:, 16:-1] >= COPIERS
-    q, k, _ = attention.project(model.blocks[0].norm1(model.embedding(ids[:, :-1])))
+    q, k, v = attention.project(model.blocks[0].norm1(x))
+    if valueless:
+        v[:, :, 0] = 0
     scores = (q @ k.mT / 32 ** 0.5).masked_fill(~mask, -torch.inf)
     if isinstance(attention, SinkAttention):
         scores = torch.cat([scores, attention.sinks.expand(*scores.shape[:3], 1)], -1)
-    weights = scores.softmax(-1)[:, 0, 16:][ordinary]
-    loss = nats(model(ids[:, :-1], mask=mask), ids)[:, 16:]
+    weights = scores.softmax(-1)[:, 0]                          # of the one head
+    x = x + attention.o_proj(weights[..., :SEQ] @ v[:, 0])
+    loss, weights = nats(model.unembedding(model.norm(x)), ids)[:, 16:], weights[:, 16:][ordinary]
     after = follows()
     floor = -(after * after.log()).sum(-1)[ids[:, 16:-1][ordinary]].mean()
     return [x.item() for x in (loss.mean(), loss[~ordinary].mean(), loss[ordinary].mean(), weights[:, 0].mean(),
