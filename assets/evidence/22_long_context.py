@@ -180,8 +180,10 @@ SINKS = HERE / "22_sinks.csv"
 SINKS_COLUMNS = ["rate", "model", "seed", "sees", "loss", "copied", "ordinary", "on first", "on sink", "floor",
                  "training"]
 SYMBOLS, COPIERS, SEEDS, RATES, STEPS, SEQ, ROWS = 16, 4, range(5), (0.01, 0.03, 0.06, 0.1), 400, 32, 16
-MODELS, SIGHTS = ("softmax", "learned sink"), {"all": (0, SEQ), "last 8": (0, 8), "first and last 7": (1, 7),
-                                               "all, start's value 0": (0, SEQ)}
+MODELS = "softmax", "learned sink"
+# First tokens, window, and whether the start keeps its value.
+SIGHTS = {"all": (0, SEQ, True), "last 8": (0, 8, True), "first and last 7": (1, 7, True),
+          "all, start's value 0": (0, SEQ, False)}
 SMALL = ModelConfig(vocab_size=SYMBOLS + 1, d_model=32, layers=1, heads=1, d_ff=1, max_seq_len=SEQ)
 
 
@@ -237,23 +239,23 @@ def sinks_rows(rate: float, name: str, seed: int) -> list[tuple]:
     """What the trained model reads, with each sight."""
     model, found = train(rate, name, seed)
     ids, rows = chain(300, torch.Generator().manual_seed(999)), []
-    for sees, (first, window) in SIGHTS.items():
+    for sees, (first, window, valued) in SIGHTS.items():
         mask = sliding_window_mask(SEQ, SEQ, window) | (torch.arange(SEQ) < first).expand(SEQ, SEQ).tril()
-        numbers = [*reads(model, ids, mask, "value" in sees), sum(found[:20]) / 20]
+        numbers = [*reads(model, ids, mask, valued), sum(found[:20]) / 20]
         rows.append((rate, name, seed, sees, *(f"{number:.4f}" for number in numbers)))
     return rows
 
 
 @torch.no_grad()
-def reads(model: Transformer, ids: Tensor, mask: Tensor, valueless: bool) -> list[float]:
+def reads(model: Transformer, ids: Tensor, mask: Tensor, valued: bool) -> list[float]:
     """Of queries from position 16 on: the loss of all, of those that copy, of the ordinary ones; the mean weights of
     the ordinary ones on the start and on the sink; and the loss of the ordinary ones where the chain itself is known.
-    valueless: the start keeps its key, but its value is 0.
+    valued: False makes the start's value 0; its key stays.
     """
     x = model.embedding(ids[:, :-1])
     attention, ordinary = model.blocks[0].attention, ids[:, 16:-1] >= COPIERS
     q, k, v = attention.project(model.blocks[0].norm1(x))
-    if valueless:
+    if not valued:
         v[:, :, 0] = 0
     scores = (q @ k.mT / 32 ** 0.5).masked_fill(~mask, -torch.inf)
     if isinstance(attention, SinkAttention):

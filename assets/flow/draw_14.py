@@ -34,8 +34,7 @@ def around(x, first, last, away):
     """An arrow from the side of one row's box to the side of a later row's, past those between."""
     top, bottom = (TOP + ROW * row + HIGH / 2 for row in (first, last))
     side, lane = (x + HALF, x + HALF + away) if away > 0 else (x - HALF, x - HALF + away)
-    pen.parts.append(f'<path d="M{side:g} {top:g}H{lane:g}V{bottom:g}H{side:g}" fill="none" stroke="#000000" '
-                     'stroke-width="1.4" marker-end="url(#tip)"/>')
+    pen.along(f"M{side:g} {top:g}H{lane:g}V{bottom:g}H{side:g}")
 
 
 ROWS = [("w", "weight", "", BLUE), ("g", "gradient g", "steepness · distance", WHITE),

@@ -3,18 +3,14 @@
     python assets/flow/draw_22_layer.py
 """
 
-from pen import arrow, cell, parts, save, text
+from pen import along, arrow, cell, down, save, text
 
 HEADS, NOPE, ROPE, RANK, VALUE = 128, 128, 64, 512, 128         # DeepSeek-V3's
 KEPT, MADE, ASKED = "#D6EAF5", "#FBE3D2", "#D9EFDF"
 
 
-def down(x, top, bottom):
-    arrow(x, top, x, bottom)
-
-
 def box(x, y, width, words, size="", fill="#FFFFFF"):
-    """40 high: what is done, and the numbers that come out."""
+    """38 high: what is done, and the numbers that come out."""
     cell(x, y, width, 38, fill=fill)
     text(x + width / 2, y + 16, words, "middle", 12)
     text(x + width / 2, y + 31, size, "middle", 11)
@@ -44,14 +40,13 @@ text(270, 233, f"{RANK + ROPE} a token", size=11)
 down(50, 218, 250)
 down(132, 152, 250)
 down(206, 218, 250)
-parts.append('<path d="M264 218 V244 H226 V250" fill="none" stroke="#000000" stroke-width="1.4" '
-             'marker-end="url(#tip)"/>')
+along("M264 218 V244 H226 V250")
 box(10, 252, 246, "scores: brought q · c  +  turned q · kᴿ", f"{HEADS} · tokens")
 down(133, 290, 304)
 box(10, 306, 246, f"over √({NOPE} + {ROPE}), mask, softmax", f"{HEADS} · tokens")
 down(133, 344, 358)
 box(10, 360, 246, "weights · c", f"{HEADS} · {RANK}")
-parts.append('<path d="M340 218 V379 H259" fill="none" stroke="#000000" stroke-width="1.4" marker-end="url(#tip)"/>')
+along("M340 218 V379 H259")
 text(334, 300, "c again,", "end", 11)
 text(334, 314, "as values", "end", 11)
 down(133, 398, 412)

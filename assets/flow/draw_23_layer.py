@@ -3,19 +3,14 @@
     python assets/flow/draw_23_layer.py
 """
 
-from pen import arrow, cell, parts, save, text
+from pen import along, cell, down, save, text
 
 KEEPS = "#FBE3D2"
 
 
-def down(x, top, bottom):
-    arrow(x, top, x, bottom)
-
-
 def into_the_side(x, top, y, edge):
     """From (x, top) down to y, then left to edge."""
-    parts.append(f'<path d="M{x} {top} V{y} H{edge}" fill="none" stroke="#000000" stroke-width="1.4" '
-                 'marker-end="url(#tip)"/>')
+    along(f"M{x} {top} V{y} H{edge}")
 
 
 text(10, 20, "GatedDeltaNet", bold=True)

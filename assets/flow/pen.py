@@ -25,6 +25,16 @@ def arrow(x1, y1, x2, y2):
                  'stroke-width="1.4" marker-end="url(#tip)"/>')
 
 
+def down(x, top, bottom):
+    arrow(x, top, x, bottom)
+
+
+def along(path):
+    """An arrow around corners: an SVG path, as "M10 20 V40 H30"."""
+    parts.append(f'<path d="{path}" fill="none" stroke="#000000" stroke-width="1.4" '
+                 'marker-end="url(#tip)"/>')
+
+
 def save(number, height, title):
     (HERE / f"{number}.svg").write_text(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
