@@ -211,9 +211,15 @@ def chain(rows: int, rng: torch.Generator) -> Tensor:
 
 def train(rate: float, name: str, seed: int, steps: int = STEPS) -> tuple[Transformer, list[float]]:
     torch.manual_seed(seed)
-    model, rng, found = Transformer(SMALL), torch.Generator().manual_seed(seed), []
+    model = Transformer(SMALL)
     if name == "learned sink":
         with_attention(model, sunk)
+    return model, fit(model, rate, seed, steps)
+
+
+def fit(model: Transformer, rate: float, seed: int, steps: int = STEPS) -> list[float]:
+    """Trains the model, its feed-forward taken out, on chains of this seed: the loss of each step."""
+    rng, found = torch.Generator().manual_seed(seed), []
     model.blocks[0].feed_forward = Nothing()
     optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.0)
     for step in range(steps):
@@ -225,7 +231,8 @@ def train(rate: float, name: str, seed: int, steps: int = STEPS) -> tuple[Transf
         loss.backward()
         optimizer.step()
         found.append(loss.item())
-    return model.eval(), found
+    model.eval()
+    return found
 
 
 def sunk(old: nn.Module) -> SinkAttention:

@@ -74,6 +74,32 @@ def test_small_models_start_as_recorded(script, recorded, name):
 
 
 @pytest.fixture(scope="module")
+def latents(evidence):
+    return evidence("22_latent")
+
+
+def test_small_latent_models_are_whole_and_tuned(latents, recorded):
+    """The rate of the recorded models lies between two that are worse, on other seeds and chains."""
+    rows, found = recorded("22_latent"), {}
+    for row in rows:
+        found.setdefault((row["model"], float(row["rate"])), {})[int(row["seed"])] = float(row["loss"])
+    means = {key: sum(losses[seed] for seed in latents.TUNING) for key, losses in found.items()}
+    for name in latents.KEPT:
+        tried = [rate for rate in latents.RATES if (name, rate) in means]
+        best = min(tried, key=lambda rate: means[name, rate])
+        assert best not in (tried[0], tried[-1]) or best in (latents.RATES[0], latents.RATES[-1])
+        assert [rate for rate in tried if found[name, rate].keys() >= {*latents.SEEDS}] == [best]
+
+
+@pytest.mark.parametrize("name", ["MQA, 8", "MLA, 12 + 4"])
+def test_small_latent_models_start_as_recorded(latents, recorded, name):
+    [rate] = {float(row["rate"]) for row in recorded("22_latent") if (row["model"], row["seed"]) == (name, "1")}
+    losses = latents.chains.fit(latents.new(name, 1), rate, 1, steps=20)
+    found = row(recorded("22_latent"), model=name, seed="1")
+    assert sum(losses) / 20 == pytest.approx(float(found["training"]), rel=0.005)
+
+
+@pytest.fixture(scope="module")
 def indexes(evidence):
     return evidence("22_index")
 
