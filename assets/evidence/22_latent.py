@@ -5,6 +5,7 @@
 The chains are those of 22_long_context.py, and so is the training: one layer of attention, no feed-forward, a model of
 32 features, here with four heads. KEPT says what each model keeps of a token. "12 + 4": a latent of 12 numbers and one
 turned key of 4 for all heads; each head has plain keys and values of 8. "not turned": the 4 features get no RoPE.
+"slow": the 2 features turn by 0.1 radian a token, in the place of RoPE's 1.
 
 **Tuned**, each model by itself, on TUNING seeds and other chains, which are used for nothing else: from 0.03 the rate
 is doubled or halved, within RATES, until both neighbours are worse. At its best rate each model is then trained from
@@ -24,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent))
 
 from assets.evidence import table  # noqa: E402
+from solutions.ex07_rope import RoPE  # noqa: E402
 from solutions.ex13_transformer import Transformer  # noqa: E402
 from solutions.ex22_long_context import with_latent_attention  # noqa: E402
 
@@ -35,7 +37,7 @@ HEADS, HEAD_DIM = 4, 8
 # Heads of keys and values and their features; or a latent's numbers, a turned key's, and whether it is turned.
 KEPT = {"MHA, 4 · 8": (4, 8), "MQA, 8": (1, 8), "MLA, 8 + 8": (8, 8, True), "GQA, 2 · 4": (2, 4), "MQA, 4": (1, 4),
         "MLA, 12 + 4": (12, 4, True), "MLA, 4 + 4": (4, 4, True), "MHA, 4 · 2": (4, 2), "MLA, 14 + 2": (14, 2, True),
-        "MLA, 12 + 4, not turned": (12, 4, False)}
+        "MHA, 4 · 2, slow": (4, 2), "MLA, 14 + 2, slow": (14, 2, True), "MLA, 12 + 4, not turned": (12, 4, False)}
 SEEDS, TUNING, RATES = range(5), range(100, 104), (0.0075, 0.015, 0.03, 0.06, 0.12)
 
 
@@ -53,11 +55,16 @@ def turned(name: str) -> int:
 def new(name: str, seed: int) -> Transformer:
     torch.manual_seed(seed)
     first, second, *latent = KEPT[name]
-    if not latent:
-        return Transformer(replace(chains.SMALL, heads=HEADS, kv_heads=first, head_dim=second))
-    model = with_latent_attention(Transformer(replace(chains.SMALL, heads=HEADS)), first, HEAD_DIM, second, HEAD_DIM)
+    if latent:
+        model = with_latent_attention(Transformer(replace(chains.SMALL, heads=HEADS)), first, HEAD_DIM, second,
+                                      HEAD_DIM)
+    else:
+        model = Transformer(replace(chains.SMALL, heads=HEADS, kv_heads=first, head_dim=second))
+    attention = model.blocks[0].attention
     if latent == [False]:
-        model.blocks[0].attention.rope = None
+        attention.rope = None
+    if name.endswith("slow"):
+        attention.rope = RoPE(second, chains.SEQ, frequencies=torch.tensor([0.1]))
     return model
 
 
