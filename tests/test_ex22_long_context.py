@@ -18,14 +18,14 @@ def _config(impl, **changes):
 
 
 def _latent(impl, draw, q_rank=7, **options):
-    """A small latent attention, all of whose sizes differ: 3 heads, a latent of 10."""
+    """A small latent attention, whose sizes and sums of sizes differ: 3 heads, a latent of 13."""
     rope = options.pop("rope", impl.RoPE(4, 64))
-    return draw.fill(impl.MultiHeadLatentAttention(9, 3, 10, 6, 4, 5, q_rank, rope, **options))
+    return draw.fill(impl.MultiHeadLatentAttention(9, 3, 13, 6, 4, 5, q_rank, rope, **options))
 
 
 def _asked(draw, q=4, k=7, batch=2):
     """What both roads take: q_nope, q_rope, latents, turned."""
-    return draw(batch, 3, q, 6), draw(batch, 3, q, 4), draw(batch, k, 10), draw(batch, k, 4)
+    return draw(batch, 3, q, 6), draw(batch, 3, q, 4), draw(batch, k, 13), draw(batch, k, 4)
 
 
 def _roads(attention):
@@ -310,7 +310,7 @@ def test_latent_decoding(impl, draw):
     said, x = {}, draw(2, 9, 9)
     for name, layer in _roads(_latent(impl, draw)):
         for cuts in ((4, 1, 1, 3), (1,) * 3):
-            said[f"{name}, {cuts}"] = _pieces(layer, impl.LatentCache(2, 9, 10, 4, draw.float, draw.device), x, cuts)
+            said[f"{name}, {cuts}"] = _pieces(layer, impl.LatentCache(2, 9, 13, 4, draw.float, draw.device), x, cuts)
     return said
 
 
@@ -326,7 +326,7 @@ def test_latent_padding(impl, draw):
     mask, positions = (places >= padding)[:, None, None], (places - padding).clamp(min=0)
     said = {}
     for name, layer in _roads(_latent(impl, draw)):
-        rows = _pieces(layer, impl.LatentCache(2, 8, 10, 4, draw.float, draw.device), x, cuts, mask, positions)
+        rows = _pieces(layer, impl.LatentCache(2, 8, 13, 4, draw.float, draw.device), x, cuts, mask, positions)
         said |= {f"{name}, row 0": rows[0], f"{name}, row 1, its own tokens": rows[1, 3:],
                  f"{name}, at once": layer(x, mask, positions)[1, 3:].detach()}
     return said
@@ -395,7 +395,7 @@ def test_latent_attention_refuses(impl, draw):
     said["sizes of 1"] = accepts(lambda: impl.MultiHeadLatentAttention(1, 1, 1, 1, 1, 1, 1))
     size = 2 * int(draw.ints(9)) + 6
     said["rope"] = raises(ValueError, lambda: _latent(impl, draw, rope=impl.RoPE(size, 9)), names="rope")
-    attention, cache, x = _latent(impl, draw), impl.LatentCache(2, 6, 10, 4, draw.float, draw.device), draw(2, 3, 9)
+    attention, cache, x = _latent(impl, draw), impl.LatentCache(2, 6, 13, 4, draw.float, draw.device), draw(2, 3, 9)
     with torch.no_grad():
         attention(x, cache=cache)
         mask = torch.ones(2, 1, 3, 5, dtype=torch.bool, device=draw.device)
