@@ -3,9 +3,9 @@
     python assets/evidence/22_latent.py        (or: make evidence)
 
 The chains are those of 22_long_context.py, and so is the training: one layer of attention, no feed-forward, a model of
-32 features, here with four heads. KEPT says what each model keeps of a token. "12 + 4": a latent of 12 numbers and one
-turned key of 4 for all heads; each head has plain keys and values of 8. "not turned": the 4 features get no RoPE.
-"slow": the 2 features turn by 0.1 radian a token, in the place of RoPE's 1.
+32 features, here with four heads. MODELS says what each keeps of a token. "12 + 4": a latent of 12 numbers and one
+turned key of 4 for all heads; each head has plain keys and values of 8. "slow": all features turn by 0.1 radian a
+token, where RoPE's first two turn by 1. "not turned": by 0.
 
 **Tuned**, each model by itself, on TUNING seeds and other chains, which are used for nothing else: from 0.03 the rate
 is doubled or halved, within RATES, until both neighbours are worse. At its best rate each model is then trained from
@@ -18,6 +18,7 @@ import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -34,37 +35,41 @@ chains = importlib.import_module("assets.evidence.22_long_context")
 TABLE = HERE / "22_latent.csv"
 COLUMNS = ["model", "rate", "seed", "loss", "copied", "ordinary", "training"]
 HEADS, HEAD_DIM = 4, 8
-# Heads of keys and values and their features; or a latent's numbers, a turned key's, and whether it is turned.
-KEPT = {"MHA, 4 · 8": (4, 8), "MQA, 8": (1, 8), "MLA, 8 + 8": (8, 8, True), "GQA, 2 · 4": (2, 4), "MQA, 4": (1, 4),
-        "MLA, 12 + 4": (12, 4, True), "MLA, 4 + 4": (4, 4, True), "MHA, 4 · 2": (4, 2), "MLA, 14 + 2": (14, 2, True),
-        "MHA, 4 · 2, slow": (4, 2), "MLA, 14 + 2, slow": (14, 2, True), "MLA, 12 + 4, not turned": (12, 4, False)}
+
+
+class Kept(NamedTuple):
+    """Keys of `turned` features, and beside them a latent; or, where that is 0, values of as many."""
+
+    turned: int
+    heads: int = 1                  # of keys and values
+    latent: int = 0
+    angle: float | None = None      # radian a token, for all features; None: RoPE's own
+
+    def numbers(self) -> int:
+        """Of a token."""
+        return self.latent + self.turned if self.latent else 2 * self.heads * self.turned
+
+
+MODELS = {
+    "MHA, 4 · 8": Kept(8, heads=4), "MQA, 8": Kept(8), "MLA, 8 + 8": Kept(8, latent=8),
+    "GQA, 2 · 4": Kept(4, heads=2), "MQA, 4": Kept(4),
+    "MLA, 12 + 4": Kept(4, latent=12), "MLA, 4 + 4": Kept(4, latent=4),
+    "MHA, 4 · 2": Kept(2, heads=4), "MLA, 14 + 2": Kept(2, latent=14),
+    "MHA, 4 · 2, slow": Kept(2, heads=4, angle=0.1), "MLA, 14 + 2, slow": Kept(2, latent=14, angle=0.1),
+    "MLA, 12 + 4, not turned": Kept(4, latent=12, angle=0.0)}
 SEEDS, TUNING, RATES = range(5), range(100, 104), (0.0075, 0.015, 0.03, 0.06, 0.12)
-
-
-def numbers(name: str) -> int:
-    """How many a model keeps of a token."""
-    first, second, *latent = KEPT[name]
-    return first + second if latent else 2 * first * second
-
-
-def turned(name: str) -> int:
-    """How many features of each key RoPE turns."""
-    return 0 if KEPT[name][2:] == (False,) else KEPT[name][1]
 
 
 def new(name: str, seed: int) -> Transformer:
     torch.manual_seed(seed)
-    first, second, *latent = KEPT[name]
-    if latent:
-        model = with_latent_attention(Transformer(replace(chains.SMALL, heads=HEADS)), first, HEAD_DIM, second,
-                                      HEAD_DIM)
+    kept, config = MODELS[name], replace(chains.SMALL, heads=HEADS)
+    if kept.latent:
+        model = with_latent_attention(Transformer(config), kept.latent, HEAD_DIM, kept.turned, HEAD_DIM)
     else:
-        model = Transformer(replace(chains.SMALL, heads=HEADS, kv_heads=first, head_dim=second))
-    attention = model.blocks[0].attention
-    if latent == [False]:
-        attention.rope = None
-    if name.endswith("slow"):
-        attention.rope = RoPE(second, chains.SEQ, frequencies=torch.tensor([0.1]))
+        model = Transformer(replace(config, kv_heads=kept.heads, head_dim=kept.turned))
+    if kept.angle is not None:
+        angles = torch.full((kept.turned // 2,), kept.angle)
+        model.blocks[0].attention.rope = RoPE(kept.turned, chains.SEQ, frequencies=angles)
     return model
 
 
@@ -90,7 +95,7 @@ def tuned(name: str) -> float:
 
 def main() -> None:
     torch.set_num_threads(1)
-    for name in KEPT:
+    for name in MODELS:
         run(name, tuned(name), SEEDS)
 
 

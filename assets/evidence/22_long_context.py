@@ -1,4 +1,4 @@
-"""Lesson 22's readings of the pocket model, and its small models with a sink: writes 22_window.csv and three more.
+"""Lesson 22's readings of the pocket model, and its small models with a sink: writes 22_window.csv and four more.
 
     python assets/evidence/22_long_context.py       (or: make evidence)
 
@@ -12,15 +12,19 @@ distances alone, so windows without sinks are the same either way.
 22_sparse.csv: nats per token at positions 256 to 511, where each query reads k keys, by each head's own scores (exact),
 by fewer directions of these (rank), by one choice for all heads of a layer (shared), or the last k (recent).
 22_needle.csv: sixteen words without a connection stand in a text, and at its end the first eight of them come again.
-Nats per token of the other eight. Distance 0: they had not been there. shuffled: the first copy is in another order.
+Nats per token of the other eight, and how many of a text's 64 are the model's first guess ("named"). Distance 0: they
+had not been there. shuffled: the first copy is in another order.
 22_sinks.csv: one layer of attention with one head and no feed-forward, trained at RATES from five seeds on a chain of
 symbols: after most comes one that depends on the last symbol alone; after a copier, the one before it comes again.
 "all, start's value 0": all in sight, and the start takes weight but gives nothing. Runs at 0.1 depend on the processor.
+22_sinks_far.csv: those without a learned sink read chains of 512 symbols, where they were trained on 32: all of them,
+with a longer table of angles, or from a cache, the last 8 or the first and the last 7. Nats per symbol, by position.
 """
 
 import json
 import re
 import sys
+from copy import deepcopy
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -55,7 +59,7 @@ WINDOWS = (*ROPES, "last 60", "last 64", "4 + 60", "4 + 60, text", "last 256", "
 SPARSE, SPARSE_COLUMNS, FROM = HERE / "22_sparse.csv", ["model", "method", "k", "text", "loss"], 256
 INDEXES, KEPT = ("exact", "rank 8", "rank 16", "shared", "recent"), (8, 16, 32, 64)
 READ = ("all", TRAINED), *((index, most) for index in INDEXES for most in KEPT), ("recent", 128)
-NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "order", "text", "loss"]
+NEEDLE, NEEDLE_COLUMNS = HERE / "22_needle.csv", ["model", "method", "distance", "order", "text", "loss", "named"]
 READERS = ("all", "last 64", "4 + 60", "last 128", "last 256", "exact", "rank 16", "shared")
 DISTANCES = (32, 128, 192, 256, 320, 448)
 DRAWS, CUE = 8, 8
@@ -94,7 +98,7 @@ class Pocket:
 
     @torch.no_grad()
     def attended(self, ids: Tensor, attend) -> Tensor:
-        """Nats of each token but the first, (batch, seq − 1), where attend(layer, q, k, v) stands for attention.
+        """Logits of each token but the first, (batch, seq − 1, vocab); attend(layer, q, k, v) stands for attention.
 
         q: (batch, 8, seq, 32), k, v: (batch, 4, seq, 32), before RoPE.
         """
@@ -105,16 +109,20 @@ class Pocket:
                 (attention.q_proj, 8), (attention.k_proj, 4), (attention.v_proj, 4)))
             x = x + attention.o_proj(merge_heads(attend(layer, q, k, v)))
             x = x + block.feed_forward(block.norm2(x))
-        return nats(self.model.unembedding(self.model.norm(x)), ids)
+        return self.model.unembedding(self.model.norm(x))
 
     @torch.no_grad()
-    def losses(self, ids: Tensor, method: str, most: int = 64) -> Tensor:
+    def logits(self, ids: Tensor, method: str, most: int = 64) -> Tensor:
         """The same, by a method's name in the tables."""
         if method in self.streaming:
-            return nats(self.streaming[method](ids[:, :-1]), ids)
+            return self.streaming[method](ids[:, :-1])
         own = {name: everything(rope) for name, rope in ROPES.items()} | {
             "4 + 60, text": in_the_text(4, 60), "last 512": in_the_text(0, TRAINED)}
         return self.attended(ids, own.get(method) or sparse(method, most, self.bases))
+
+    def losses(self, ids: Tensor, method: str, most: int = 64) -> Tensor:
+        """Nats of each token but the first, (batch, seq − 1)."""
+        return nats(self.logits(ids, method, most), ids)
 
 
 def nats(logits: Tensor, ids: Tensor) -> Tensor:
@@ -184,6 +192,8 @@ MODELS = "softmax", "learned sink"
 # First tokens, window, and whether the start keeps its value.
 SIGHTS = {"all": (0, SEQ, True), "last 8": (0, 8, True), "first and last 7": (1, 7, True),
           "all, start's value 0": (0, SEQ, False)}
+FAR, FAR_SEQ, SPANS = HERE / "22_sinks_far.csv", 512, ((16, 32), (32, 128), (128, 512))
+FAR_COLUMNS = ["rate", "seed", "sees", *(f"{start}-{end - 1}" for start, end in SPANS)]
 SMALL = ModelConfig(vocab_size=SYMBOLS + 1, d_model=32, layers=1, heads=1, d_ff=1, max_seq_len=SEQ)
 
 
@@ -199,11 +209,11 @@ def follows() -> Tensor:
     return torch.softmax(2 * torch.randn(SYMBOLS, SYMBOLS, generator=torch.Generator().manual_seed(123)), -1)
 
 
-def chain(rows: int, rng: torch.Generator) -> Tensor:
-    """(rows, SEQ + 1) ids: a start, SYMBOLS, and symbols, of which the first COPIERS copy."""
-    after, ids = follows(), torch.full((rows, SEQ + 1), SYMBOLS)
+def chain(rows: int, rng: torch.Generator, seq: int = SEQ) -> Tensor:
+    """(rows, seq + 1) ids: a start, SYMBOLS, and symbols, of which the first COPIERS copy."""
+    after, ids = follows(), torch.full((rows, seq + 1), SYMBOLS)
     ids[:, 1] = torch.randint(COPIERS, SYMBOLS, (rows,), generator=rng)
-    for at in range(2, SEQ + 1):
+    for at in range(2, seq + 1):
         drawn = torch.multinomial(after[ids[:, at - 1]], 1, generator=rng)[:, 0]
         ids[:, at] = torch.where(ids[:, at - 1] < COPIERS, ids[:, at - 2], drawn)
     return ids
@@ -276,6 +286,18 @@ def reads(model: Transformer, ids: Tensor, mask: Tensor, valued: bool) -> list[f
                                weights[:, SEQ:].sum(-1).mean(), floor)]
 
 
+def far_rows(rate: float, seed: int) -> list[tuple]:
+    """What the trained model reads far behind the length that it was trained at."""
+    model, ids = train(rate, "softmax", seed)[0], chain(50, torch.Generator().manual_seed(999), FAR_SEQ)
+    readers = {"all": deepcopy(model)} | {
+        sees: with_streaming(deepcopy(model), *SIGHTS[sees][:2]) for sees in ("last 8", "first and last 7")}
+    readers["all"].blocks[0].attention.rope = RoPE(SMALL.head_dim, FAR_SEQ)
+    with torch.no_grad():
+        found = {sees: nats(reader(ids[:, :-1]), ids) for sees, reader in readers.items()}
+    return [(rate, seed, sees, *(f"{losses[:, start:end].mean():.4f}" for start, end in SPANS))
+            for sees, losses in found.items()]
+
+
 def main() -> None:
     torch.set_num_threads(1)
     mark, pocket = table.mark(POCKET / "model.safetensors"), Pocket()
@@ -292,13 +314,16 @@ def main() -> None:
 
     def needle_rows(method, distance, order):
         rows = torch.cat([hidden(pocket.tokenizer, text, distance, order) for text in texts.values()])
-        found = pocket.losses(rows, method)[:, -CUE:].reshape(len(texts), -1).mean(1)
-        return [(mark, method, distance, order, name, f"{loss:.4f}") for name, loss in zip(texts, found.tolist())]
+        logits = pocket.logits(rows, method)
+        losses, named = nats(logits, rows)[:, -CUE:], logits[:, -CUE:].argmax(-1) == rows[:, -CUE:]
+        return [(mark, method, distance, order, name, f"{loss.mean():.4f}", int(first.sum()))
+                for name, loss, first in zip(texts, losses.split(DRAWS), named.split(DRAWS))]
 
     table.resume(WINDOW, WINDOW_COLUMNS, [(method, name) for method in WINDOWS for name in NAMES], window_rows, mark)
     table.resume(NEEDLE, NEEDLE_COLUMNS, NEEDLES, needle_rows, mark)
     table.resume(SINKS, SINKS_COLUMNS, [(rate, name, seed) for rate in RATES for name in MODELS for seed in SEEDS],
                  sinks_rows)
+    table.resume(FAR, FAR_COLUMNS, [(rate, seed) for rate in RATES for seed in SEEDS], far_rows)
     table.resume(SPARSE, SPARSE_COLUMNS, READ, sparse_rows, mark)
 
 
