@@ -215,6 +215,8 @@ class Mistakes:
         """Have the key know what these mistakes answer."""
         suspects = self.suspects(Chapter(check.chapter))
         new = [number for number in numbers if not self._key.knows(check, number)]
+        if not new:
+            return
         replies = self._each([suspects[number].submission for number in new], lambda submission: submission.ask(check))
         for number, reply in zip(new, replies):
             self._key.learn(check, number, reply, suspects[number].edit.by_size)

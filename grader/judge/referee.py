@@ -209,7 +209,7 @@ class Referee:
             one, other = mine.parts.get(path), theirs.parts.get(path)
             if one is None or other is None:
                 return False
-            if compare.differences(one, other, self.references[chapter].device, rtol):
+            if not compare.alike(one, other, self.references[chapter].device, rtol):
                 return False
         return True
 
