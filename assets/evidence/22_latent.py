@@ -4,8 +4,8 @@
 
 The chains are those of 22_long_context.py, and so is the training: one layer of attention, no feed-forward, a model of
 32 features, here with four heads. MODELS says what each keeps of a token. "12 + 4": a latent of 12 numbers and one
-turned key of 4 for all heads; each head has plain keys and values of 8. "slow": all features turn by 0.1 radian a
-token, where RoPE's first two turn by 1. "not turned": by 0.
+turned key of 4 for all heads; each head has plain keys and values of 8. RoPE's own angles for 4 features are 1 and 0.01
+radian a token, and 1 for 2 of them; a model's name says where others are taken. "slow": 0.1; "not turned": 0.
 
 **Tuned**, each model by itself, on TUNING seeds and other chains, which are used for nothing else: from 0.03 the rate
 is doubled or halved, within RATES, until both neighbours are worse. At its best rate each model is then trained from
@@ -43,7 +43,7 @@ class Kept(NamedTuple):
     turned: int
     heads: int = 1                  # of keys and values
     latent: int = 0
-    angle: float | None = None      # radian a token, for all features; None: RoPE's own
+    angles: tuple[float, ...] | None = None     # radians a token, of each two features; None: RoPE's own
 
     def numbers(self) -> int:
         """Of a token."""
@@ -52,11 +52,13 @@ class Kept(NamedTuple):
 
 MODELS = {
     "MHA, 4 · 8": Kept(8, heads=4), "MQA, 8": Kept(8), "MLA, 8 + 8": Kept(8, latent=8),
-    "GQA, 2 · 4": Kept(4, heads=2), "MQA, 4": Kept(4),
+    "MHA, 4 · 4": Kept(4, heads=4), "GQA, 2 · 4": Kept(4, heads=2), "MQA, 4": Kept(4),
     "MLA, 12 + 4": Kept(4, latent=12), "MLA, 4 + 4": Kept(4, latent=4),
     "MHA, 4 · 2": Kept(2, heads=4), "MLA, 14 + 2": Kept(2, latent=14),
-    "MHA, 4 · 2, slow": Kept(2, heads=4, angle=0.1), "MLA, 14 + 2, slow": Kept(2, latent=14, angle=0.1),
-    "MLA, 12 + 4, not turned": Kept(4, latent=12, angle=0.0)}
+    "MHA, 4 · 2, slow": Kept(2, heads=4, angles=(0.1,)), "MLA, 14 + 2, slow": Kept(2, latent=14, angles=(0.1,)),
+    "MHA, 4 · 4, 1 and 0.1": Kept(4, heads=4, angles=(1, 0.1)), "MQA, 4, 1 and 0.1": Kept(4, angles=(1, 0.1)),
+    "MLA, 12 + 4, 1 and 0.1": Kept(4, latent=12, angles=(1, 0.1)),
+    "MLA, 12 + 4, not turned": Kept(4, latent=12, angles=(0, 0))}
 SEEDS, TUNING, RATES = range(5), range(100, 104), (0.0075, 0.015, 0.03, 0.06, 0.12)
 
 
@@ -67,8 +69,8 @@ def new(name: str, seed: int) -> Transformer:
         model = with_latent_attention(Transformer(config), kept.latent, HEAD_DIM, kept.turned, HEAD_DIM)
     else:
         model = Transformer(replace(config, kv_heads=kept.heads, head_dim=kept.turned))
-    if kept.angle is not None:
-        angles = torch.full((kept.turned // 2,), kept.angle)
+    if kept.angles is not None:
+        angles = torch.tensor(kept.angles, dtype=torch.float32)
         model.blocks[0].attention.rope = RoPE(kept.turned, chains.SEQ, frequencies=angles)
     return model
 
