@@ -93,8 +93,11 @@ def test_the_dev_container_runs_the_course():
 
 
 def test_the_bibliography_names_what_lessons_link_to():
-    """Each address once, by a title in italics; a new chapter's too."""
+    """Each address once, by a title in italics, and each paper in its year; a new chapter's too."""
     said = [entry for entries in bibliography.table().values() for entry in entries.items()]
+    papers = {address: year for year, entries in bibliography.table().items()
+              for address in entries if "arxiv" in address}
+    assert papers == {address: f"20{address.rpartition('/')[2][:2]}" for address in papers}
     assert len({address for address, _ in said}) == len(said)
     assert all(len(bibliography.TITLE.findall(citation)) == 1 for _, citation in said)
     text = (new.FILES / "notebooks" / "NN_name.ipynb").read_text("utf-8")
