@@ -124,10 +124,10 @@ class AnswerKey:
         """Whether a mistake that it has learnt is wrong in a check."""
         return self._learnt.get((check, mistake), False)
 
-    def liken(self, check: Check, reply: Reply) -> dict[str, list[int]]:
-        """Which of the mistakes that it has learnt answer like this; see Referee.liken."""
+    def liken(self, check: Check, reply: Reply, among: list[int] | None = None) -> dict[str, list[int]]:
+        """Which of the mistakes that it has learnt, of all or among these, answer like this; see Referee.liken."""
         try:
-            return self._tell("liken", check, reply.header, reply.body)
+            return self._tell("liken", check, reply.header, reply.body, among=among)
         except Refused:
             return dict.fromkeys(("whole", "part", "size", "against", "both", "pairs"), [])
 

@@ -21,6 +21,7 @@ TOLERANCE = {
 }
 SMALL, ALIKE = 1e-2, 30     # errors of rounding are below SMALL, and of one cause within a factor ALIKE
 FLOOR = 1e-3                # of the tensor's typical size: what a row of zeros counts as
+GLANCE = 64                 # numbers of a tensor that a glance takes in, or up to twice as many
 
 KINDS = {"none": "None", "bool": "a bool", "int": "an int", "float": "a float", "str": "a string",
          "bytes": "bytes", "tensor": "a tensor", "list": "a list", "tuple": "a tuple",
@@ -57,12 +58,21 @@ def differences(mine, right, device: str, rtol: float | None = None) -> dict[str
 
 
 def alike(mine, other, device: str, rtol: float | None = None) -> bool:
-    """Whether two answers do not differ. Most that are asked about do, in tensors, and nobody reads how."""
+    """Whether two answers do not differ. Most that are asked about do, and a few of their numbers show it."""
     if isinstance(mine, Leaf) and isinstance(other, Leaf) and mine.kind == other.kind == "tensor":
-        a, b = mine.value, other.value
-        if a.shape != b.shape or a.dtype != b.dtype or wrong(a, b, _allowed(b, device, rtol)).any():
+        (a, _), (b, size) = _glance(mine), _glance(other)
+        if a.shape != b.shape or ((a - b).abs() > _allowed(other.value, device, rtol) * size).any():
             return False
     return not differences(mine, other, device, rtol)
+
+
+def _glance(leaf: Leaf) -> tuple[torch.Tensor, torch.Tensor]:
+    """Some numbers of a tensor, and how large each counts as. Kept with the leaf, which is looked at many times."""
+    if not hasattr(leaf, "glance"):
+        wide = leaf.value.to(torch.complex128 if leaf.value.is_complex() else torch.float64)
+        step = max(1, wide.numel() // GLANCE)
+        leaf.glance = wide.flatten()[::step], _size(wide).flatten()[::step]
+    return leaf.glance
 
 
 def leaves(answer, path: str = "") -> dict[str, Leaf]:

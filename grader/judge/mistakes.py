@@ -109,7 +109,8 @@ class Mistakes:
         if not _tried(candidate, check):
             return ""
         suspects = self.suspects(candidate.chapter)
-        likeness = self._liken(check, reply, self._near(check))
+        self._learn(check, self._near(check))
+        likeness = self._key.liken(check, reply)
         more = [other for other in others
                 if other != check and other.hidden <= candidate.hidden and not other.lacking]
 
@@ -199,17 +200,12 @@ class Mistakes:
             reply = candidate.ask(check)
             if reply.word not in ("answer", "error"):
                 continue
-            likeness = self._liken(check, reply, fits)
+            likeness = self._key.liken(check, reply, fits)
             for number in fits:
                 score[number] += (number in likeness["whole"] + likeness["part"] + likeness["size"])
                 score[number] -= 100 * (number in likeness["against"])
         best = max(score.values())
         return [number for number in fits if score[number] == best]
-
-    def _liken(self, check: Check, reply: Reply, numbers) -> dict[str, list[int]]:
-        """Which of these mistakes, among others, answer like this reply; see Referee.liken."""
-        self._learn(check, numbers)
-        return self._key.liken(check, reply)
 
     def _learn(self, check: Check, numbers) -> None:
         """Have the key know what these mistakes answer."""

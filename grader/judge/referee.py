@@ -116,8 +116,8 @@ class Referee:
             self._mistakes(chapter, question)[mistake] = theirs, wrong, by_size
         return {"wrong": bool(wrong)}
 
-    def liken(self, chapter, question, reply, rtol, body) -> dict:
-        """Which mistakes give this wrong answer, wholly or in every part they get wrong.
+    def liken(self, chapter, question, reply, rtol, body, among=None) -> dict:
+        """Which mistakes, of all or among these, give this wrong answer, wholly or in every part they get wrong.
 
         {"whole": [numbers], "part": [numbers], "size": [numbers], "against": [numbers], "both": [pairs]}: `size` are
         mistakes of precision with errors of this size, `against` are mistakes that would have shown
@@ -125,9 +125,11 @@ class Referee:
         any two, first those that together get the same parts wrong.
         """
         mine = self._decode(chapter, question, reply, body)
-        likeness = self._liken(chapter, question, mine, rtol)
+        known = self._mistakes(chapter, question)
+        known = {number: known[number] for number in known if among is None or number in among}
+        likeness = self._liken(chapter, question, mine, rtol, known)
         if not likeness["whole"] and self._drop_undue(chapter, question, mine):
-            likeness = self._liken(chapter, question, mine, rtol)
+            likeness = self._liken(chapter, question, mine, rtol, known)
         return likeness
 
     def _drop_undue(self, chapter, question, mine: Given) -> bool:
@@ -138,10 +140,10 @@ class Referee:
                 leaf.requires_grad, found = False, True
         return found
 
-    def _liken(self, chapter, question, mine: Given, rtol) -> dict[str, list]:
+    def _liken(self, chapter, question, mine: Given, rtol, known: dict) -> dict[str, list]:
         likeness: dict[str, list] = {"whole": [], "part": [], "size": [], "against": []}
         mine_wrong = self._wrong_parts(chapter, question, mine, rtol)
-        right, known = self.right[_place(chapter, question)], self._mistakes(chapter, question)
+        right = self.right[_place(chapter, question)]
         for number, (theirs, wrong, by_size) in known.items():
             if self._agree(chapter, mine, theirs, wrong, rtol):
                 kind = "whole" if wrong.keys() >= mine_wrong.keys() else "part"
