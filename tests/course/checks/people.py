@@ -17,6 +17,7 @@ from grader.course.chapters import Chapter
 from grader.course.checks import Check
 from grader.judge.engine import Grader
 from grader.judge.verdict import Verdict
+from tests.course.checks.touched import ASK_ALL, lines_of_checks
 
 FOLDER = Path(__file__).with_name("people")
 
@@ -28,6 +29,7 @@ class Fault:
     habit: str
     source: str
     parts: frozenset[str]       # the top-level names that are written otherwise
+    lines: frozenset[int]       # of the solution: the bodies that others stand in place of
     told: tuple[str, ...]
 
     def fits(self, words: str) -> bool:
@@ -53,7 +55,7 @@ def faults(chapter: Chapter) -> list[Fault]:
 
 
 def _fault(solution: str, habit: str, codes: list[str], told: list[str]) -> Fault:
-    tree, parts = ast.parse(solution), set()
+    tree, parts, lines = ast.parse(solution), set(), set()
     for node in (node for code in codes for node in ast.parse(code).body):
         name = getattr(node, "name", None)
         old = next((other for other in tree.body if name and getattr(other, "name", None) == name), None)
@@ -65,11 +67,19 @@ def _fault(solution: str, habit: str, codes: list[str], told: list[str]) -> Faul
         parts.add(name)
         if isinstance(node, ast.ClassDef) and isinstance(old, ast.ClassDef):
             written = {inner.name: inner for inner in node.body if isinstance(inner, ast.FunctionDef)}
-            kept = [inner for inner in old.body if getattr(inner, "name", None) not in written]
+            gone = [inner for inner in old.body if getattr(inner, "name", None) in written]
+            kept = [inner for inner in old.body if inner not in gone]
+            lines |= _lines(*gone) if len(gone) == len(written) else _lines(old)
             old.body = kept + list(written.values())
         else:
             tree.body[tree.body.index(old)] = node
-    return Fault(habit, ast.unparse(tree), frozenset(parts), tuple(told))
+            lines |= _lines(old)
+    return Fault(habit, ast.unparse(tree), frozenset(parts), frozenset(lines), tuple(told))
+
+
+def _lines(*nodes: ast.FunctionDef | ast.ClassDef) -> set[int]:
+    """Of their bodies: the line of a def is run by every import."""
+    return {line for node in nodes for line in range(node.body[0].lineno, node.end_lineno + 1)}
 
 
 @dataclass
@@ -83,12 +93,15 @@ class Screen:
 
 
 def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Screen:
-    """Grade a fault as a student's file, all its failures named."""
+    """Grade a fault as a student's file, all its failures named; what it cannot change is not asked."""
     folder.mkdir(parents=True)
     (folder / f"{chapter.stem}.py").write_text(fault.source, "utf-8")
 
+    run = lines_of_checks(chapter)
+    may = {check for check in run if run[check] & fault.lines} or set(run)
+
     def concerned(check: Check) -> bool:
-        return not check.lacking
+        return not check.lacking and (ASK_ALL or check in may)
     failed = [verdict for verdict in grader.grade(chapter, folder, only=concerned) if not verdict.word.fine]
     if not failed:
         return Screen(fault, False, [], None)
