@@ -51,12 +51,12 @@ class Kept(NamedTuple):
 
 
 MODELS = {
-    "MHA, 4 · 8": Kept(8, heads=4), "MQA, 8": Kept(8), "MLA, 8 + 8": Kept(8, latent=8),
-    "MHA, 4 · 4": Kept(4, heads=4), "GQA, 2 · 4": Kept(4, heads=2), "MQA, 4": Kept(4),
+    "MHA, 4 x 8": Kept(8, heads=4), "MQA, 8": Kept(8), "MLA, 8 + 8": Kept(8, latent=8),
+    "MHA, 4 x 4": Kept(4, heads=4), "GQA, 2 x 4": Kept(4, heads=2), "MQA, 4": Kept(4),
     "MLA, 12 + 4": Kept(4, latent=12), "MLA, 4 + 4": Kept(4, latent=4),
-    "MHA, 4 · 2": Kept(2, heads=4), "MLA, 14 + 2": Kept(2, latent=14),
-    "MHA, 4 · 2, slow": Kept(2, heads=4, angles=(0.1,)), "MLA, 14 + 2, slow": Kept(2, latent=14, angles=(0.1,)),
-    "MHA, 4 · 4, 1 and 0.1": Kept(4, heads=4, angles=(1, 0.1)), "MQA, 4, 1 and 0.1": Kept(4, angles=(1, 0.1)),
+    "MHA, 4 x 2": Kept(2, heads=4), "MLA, 14 + 2": Kept(2, latent=14),
+    "MHA, 4 x 2, slow": Kept(2, heads=4, angles=(0.1,)), "MLA, 14 + 2, slow": Kept(2, latent=14, angles=(0.1,)),
+    "MHA, 4 x 4, 1 and 0.1": Kept(4, heads=4, angles=(1, 0.1)), "MQA, 4, 1 and 0.1": Kept(4, angles=(1, 0.1)),
     "MLA, 12 + 4, 1 and 0.1": Kept(4, latent=12, angles=(1, 0.1)),
     "MLA, 12 + 4, not turned": Kept(4, latent=12, angles=(0, 0))}
 SEEDS, TUNING, RATES = range(5), range(100, 104), (0.0075, 0.015, 0.03, 0.06, 0.12)
