@@ -14,9 +14,9 @@ X = torch.arange(6.0).reshape(2, 3) + 1
 
 def said(mine, right, device="cpu", rtol=None) -> str:
     one, other = (wire.decode(*wire.encode(answer)) for answer in (mine, right))
-    return "; ".join(f"{path} {line}".strip()
-                     for path, lines in compare.differences(one, other, device, rtol).items()
-                     for line in lines)
+    found = compare.differences(one, other, device, rtol)
+    assert compare.alike(one, other, device, rtol) == (not found)
+    return "; ".join(f"{path} {line}".strip() for path, lines in found.items() for line in lines)
 
 
 @pytest.mark.parametrize("mine, right, words", [
@@ -49,6 +49,23 @@ def test_differences_in_words(mine, right, words):
 ])
 def test_equal_answers(mine, right):
     assert said(mine, right) == ""
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.complex64, torch.int64,
+                                   torch.bool])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (0,), (200,)])
+def test_a_glance_says_no_only_where_the_whole_does(dtype, shape):
+    kinds = [math.nan, math.inf, -math.inf, 0.0, 1.0, 1 + 1e-6, 1 + 1e-4, -1.0, 3e38]
+    if dtype in (torch.int64, torch.bool):
+        kinds = [0.0, 1.0, 5.0]
+    numbers, answers = torch.tensor(kinds), set()
+    for _ in range(100):
+        right = numbers[torch.randint(len(kinds), shape)]
+        other = numbers[torch.randint(len(kinds), shape)]
+        mine = torch.where(torch.rand(shape) < torch.rand(()) ** 2, other, right)
+        for rtol in (None, 1e-3):
+            answers.add(said(mine.to(dtype), right.to(dtype), rtol=rtol) == "")
+    assert answers == ({True} if shape == (0,) else {True, False})
 
 
 def test_the_sign_of_infinity_counts():
