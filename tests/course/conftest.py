@@ -8,10 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 
-from grader.course import chapters
-from tests.course import close
+# Before torch is imported: its threads, which are as many as there are cores in each of several workers, do not spin
+# while they wait, so that a core is left to those who work. Three workers on two cores take a third of the time.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+import torch  # noqa: E402
+
+from grader.course import chapters  # noqa: E402
+from tests.course import close  # noqa: E402
 
 os.environ.setdefault("TRITON_INTERPRET", "0" if torch.cuda.is_available() else "1")    # before anything imports Triton
 

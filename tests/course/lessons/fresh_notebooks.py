@@ -25,6 +25,7 @@ _folder = tempfile.TemporaryDirectory(prefix="stubs-")
 
 
 def pytest_configure(config):
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")     # see tests/course/conftest.py; kernels inherit it
     os.environ["COURSE_EXERCISES"] = str(fresh(Path(_folder.name)))
     IPyNbCell.compare_outputs = compare_outputs
     if os.name == "posix":
