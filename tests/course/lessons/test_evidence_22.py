@@ -87,30 +87,42 @@ def test_a_small_model_reads_on_as_recorded(script, recorded):
         assert float(far) == pytest.approx(float(found["128-511"]), abs=0.01)
 
 
-@pytest.fixture(scope="module")
-def latents(evidence):
-    return evidence("22_latent")
+TUNED = pytest.mark.parametrize("table", ["22_latent", "22_records"])
 
 
-def test_small_latent_models_are_whole_and_tuned(latents, recorded):
-    """The rate of the recorded models lies between two that are worse, on other seeds and chains."""
-    rows, found = recorded("22_latent"), {}
-    for row in rows:
+@TUNED
+def test_small_latent_models_are_whole_and_tuned(table, evidence, recorded):
+    """The rate of the recorded models lies between two that are worse, on other seeds and texts."""
+    script, found = evidence(table), {}
+    for row in recorded(table):
         found.setdefault((row["model"], float(row["rate"])), {})[int(row["seed"])] = float(row["loss"])
-    means = {key: sum(losses[seed] for seed in latents.TUNING) for key, losses in found.items()}
-    for name in latents.MODELS:
-        tried = [rate for rate in latents.RATES if (name, rate) in means]
+    means = {key: sum(losses[seed] for seed in script.TUNING) for key, losses in found.items()}
+    for name in script.MODELS:
+        tried = [rate for rate in script.RATES if (name, rate) in means]
         best = min(tried, key=lambda rate: means[name, rate])
-        assert best not in (tried[0], tried[-1]) or best in (latents.RATES[0], latents.RATES[-1])
-        assert [rate for rate in tried if found[name, rate].keys() >= {*latents.SEEDS}] == [best]
+        assert best not in (tried[0], tried[-1]) or best in (script.RATES[0], script.RATES[-1])
+        assert [rate for rate in tried if found[name, rate].keys() >= {*script.SEEDS}] == [best]
 
 
-@pytest.mark.parametrize("name", ["MQA, 8", "MLA, 12 + 4"])
-def test_small_latent_models_start_as_recorded(latents, recorded, name):
-    [rate] = {float(row["rate"]) for row in recorded("22_latent") if (row["model"], row["seed"]) == (name, "1")}
-    losses = latents.chains.fit(latents.new(name, 1), rate, 1, steps=20)
-    found = row(recorded("22_latent"), model=name, seed="1")
+@pytest.mark.parametrize("table, name", [("22_latent", "MQA, 8"), ("22_latent", "MLA, 12 + 4"),
+                                         ("22_records", "MQA, 4"), ("22_records", "MLA, apart")])
+def test_small_latent_models_start_as_recorded(table, name, evidence, recorded):
+    script = evidence(table)
+    [rate] = {float(row["rate"]) for row in recorded(table) if (row["model"], row["seed"]) == (name, "1")}
+    fit = script.chains.fit if table == "22_latent" else script.fit
+    losses = fit(script.new(name, 1), rate, 1, steps=20)
+    found = row(recorded(table), model=name, seed="1")
     assert sum(losses) / 20 == pytest.approx(float(found["training"]), rel=0.005)
+
+
+def test_what_is_kept_apart_stays_apart(evidence):
+    """Keys see the first half of the latent alone and values the second, after training, too."""
+    script = evidence("22_records")
+    model = script.new("MLA, apart", 0)
+    script.fit(model, 0.02, 0, steps=3)
+    made = model.blocks[0].attention.kv_up.weight.unflatten(0, (4, 2, -1))      # heads, key or value, size, latent
+    assert not made[:, 0, :, 3:].any() and not made[:, 1, :, :3].any()
+    assert made[:, 0, :, :3].all() and made[:, 1, :, 3:].all()
 
 
 @pytest.fixture(scope="module")
