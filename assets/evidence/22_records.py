@@ -1,4 +1,4 @@
-"""Trains small models to look up records both ways, from few numbers a token: writes 22_records.csv.
+"""Trains small models to look up records both ways, from few numbers a token: writes 22_records.csv and another.
 
     python assets/evidence/22_records.py        (or: make evidence)
 
@@ -14,6 +14,7 @@ vector is the sum of its two symbols' (or of one, and one for "?").
 is doubled or halved, within RATES, until both neighbours are worse. At its best rate each model is then trained from
 SEEDS. One row for each model, rate and seed: nats per question in 300 texts, the share that is answered right, and the
 mean loss of the first 20 steps. Rows that are there are kept, so a run that was stopped goes on.
+22_records_long.csv: the same of LONG models, from LONG_SEEDS, in four times as many steps.
 """
 
 import importlib
@@ -36,7 +37,7 @@ from solutions.ex22_long_context import with_latent_attention  # noqa: E402
 
 chains, latents = (importlib.import_module(f"assets.evidence.22_{name}") for name in ("long_context", "latent"))
 
-TABLE = HERE / "22_records.csv"
+TABLE, LONG_TABLE = HERE / "22_records.csv", HERE / "22_records_long.csv"
 COLUMNS = ["model", "rate", "seed", "loss", "right", "training"]
 SYMBOLS, RECORDS, ROWS, STEPS = 32, 8, 32, 1000
 CONFIG = ModelConfig(vocab_size=2 * SYMBOLS, d_model=32, layers=1, heads=4, d_ff=1, max_seq_len=2 * RECORDS)
@@ -44,6 +45,7 @@ SEEN = torch.zeros(2 * RECORDS, 2 * RECORDS, dtype=torch.bool)
 SEEN[:, :RECORDS] = True
 MODELS = {"MQA, 4": latents.Kept(4), "MLA, 6 + 2": latents.Kept(2, latent=6), "MLA, apart": latents.Kept(2, latent=6),
           "MQA, 8": latents.Kept(8), "GQA, 2 x 2": latents.Kept(2, heads=2), "MHA, 4 x 2": latents.Kept(2, heads=4)}
+LONG, LONG_SEEDS = ("MQA, 4", "MLA, apart"), range(2)
 SEEDS, TUNING, RATES = range(5), range(100, 104), (0.005, 0.01, 0.02, 0.04, 0.08)
 
 
@@ -107,13 +109,13 @@ def nats(logits: Tensor, answers: Tensor) -> Tensor:
     return F.cross_entropy(logits.mT, answers, reduction="none")
 
 
-def fit(model: Transformer, rate: float, seed: int, steps: int = STEPS) -> list[float]:
-    """Trains the model on texts of this seed: the loss of each step."""
+def fit(model: Transformer, rate: float, seed: int, steps: int = STEPS, last: int = STEPS) -> list[float]:
+    """Trains the model on texts of this seed: the loss of each step. The rate falls until the step `last`."""
     rng, found = torch.Generator().manual_seed(seed), []
     optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.0)
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, 50, STEPS, rate, rate / 20)
+            group["lr"] = learning_rate(step, 50, last, rate, rate / 20)
         ids, answers = texts(ROWS, rng)
         loss = nats(asked(model, ids), answers).mean()
         optimizer.zero_grad()
@@ -124,10 +126,10 @@ def fit(model: Transformer, rate: float, seed: int, steps: int = STEPS) -> list[
     return found
 
 
-def measure(name: str, rate: float, seed: int) -> list[str]:
-    """One row of the table."""
+def measure(name: str, rate: float, seed: int, steps: int = STEPS) -> list[str]:
+    """One row of a table."""
     model = new(name, seed)
-    found = fit(model, rate, seed)
+    found = fit(model, rate, seed, steps, steps)
     ids, answers = texts(300, torch.Generator().manual_seed(998 if seed in TUNING else 999))
     with torch.no_grad():
         logits = asked(model, ids)
@@ -148,6 +150,8 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in MODELS:
         run(name, tuned(name), SEEDS)
+    longer = [(name, tuned(name), seed) for name in LONG for seed in LONG_SEEDS]
+    table.resume(LONG_TABLE, COLUMNS, longer, lambda *setting: [measure(*setting, 4 * STEPS)])
 
 
 if __name__ == "__main__":

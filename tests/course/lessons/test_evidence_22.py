@@ -115,6 +115,14 @@ def test_small_latent_models_start_as_recorded(table, name, evidence, recorded):
     assert sum(losses) / 20 == pytest.approx(float(found["training"]), rel=0.005)
 
 
+def test_longer_runs_begin_as_the_others(evidence, recorded):
+    script = evidence("22_records")
+    longer = [(row["model"], row["rate"], row["seed"], row["training"]) for row in recorded("22_records_long")]
+    assert [(name, int(seed)) for name, _, seed, _ in longer] == [
+        (name, seed) for name in script.LONG for seed in script.LONG_SEEDS]
+    assert {*longer} <= {(row["model"], row["rate"], row["seed"], row["training"]) for row in recorded("22_records")}
+
+
 def test_what_is_kept_apart_stays_apart(evidence):
     """Keys see the first half of the latent alone and values the second, after training, too."""
     script = evidence("22_records")
