@@ -93,10 +93,7 @@ class Screen:
 
 
 def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Screen:
-    """Grade a fault as a student's file; what it cannot change is not asked.
-
-    The failure that a student is shown is named, and with SEEDS above 1 all of them.
-    """
+    """Grade a fault as a student's file, all its failures named; what it cannot change is not asked."""
     folder.mkdir(parents=True)
     (folder / f"{chapter.stem}.py").write_text(fault.source, "utf-8")
 
@@ -105,8 +102,7 @@ def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Scre
 
     def concerned(check: Check) -> bool:
         return not check.lacking and (ASK_ALL or check in may)
-    verdicts = grader.grade(chapter, folder, only=concerned, waited_for=not ASK_ALL)
-    failed = [verdict for verdict in verdicts if not verdict.word.fine]
+    failed = [verdict for verdict in grader.grade(chapter, folder, only=concerned) if not verdict.word.fine]
     if not failed:
         return Screen(fault, False, [], None)
     first = failed[0]
