@@ -24,6 +24,7 @@ with a longer table of angles, or from a cache, the last 8 or the first and the 
 import json
 import re
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from pydoc_data.topics import topics
@@ -229,18 +230,27 @@ def train(rate: float, name: str, seed: int, steps: int = STEPS) -> tuple[Transf
 
 def fit(model: Transformer, rate: float, seed: int, steps: int = STEPS) -> list[float]:
     """Trains the model, its feed-forward taken out, on chains of this seed: the loss of each step."""
-    rng, found = torch.Generator().manual_seed(seed), []
+    rng = torch.Generator().manual_seed(seed)
     model.blocks[0].feed_forward = Nothing()
-    optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.0)
+
+    def loss() -> Tensor:
+        ids = chain(ROWS, rng)
+        return nats(model(ids[:, :-1]), ids).mean()
+    return descend(model, loss, rate, steps, 20, STEPS)
+
+
+def descend(model: nn.Module, loss: Callable[[], Tensor], rate: float, steps: int, warmup: int, last: int
+            ) -> list[float]:
+    """Trains the model on what loss() gives at each step, which is returned. The rate falls until the step `last`."""
+    optimizer, found = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.0), []
     for step in range(steps):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, 20, STEPS, rate, rate / 20)
-        ids = chain(ROWS, rng)
-        loss = nats(model(ids[:, :-1]), ids).mean()
+            group["lr"] = learning_rate(step, warmup, last, rate, rate / 20)
+        now = loss()
         optimizer.zero_grad()
-        loss.backward()
+        now.backward()
         optimizer.step()
-        found.append(loss.item())
+        found.append(now.item())
     model.eval()
     return found
 

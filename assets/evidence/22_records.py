@@ -5,16 +5,16 @@
 A text is RECORDS tokens of two symbols each, and then one question for each record, in another order: every other
 question gives a record's first symbol and asks for the second, the others the reverse. No symbol comes in two records
 of a text. What stands where says nothing, so no key is turned (an angle of 0), and a question sees the records alone
-(with the questions in sight some runs learn nothing). The models are those of 22_latent.py,
-one layer of four heads without a feed-forward; MODELS says what each keeps of a token. "MLA, apart" is MLA, 6 + 2, but
-keys are made from the first half of the latent (and the shared key of 2), and values from the other half. A token's
-vector is the sum of its two symbols' (or of one, and one for "?").
+(with the questions in sight some runs learn nothing). The models are those of 22_latent.py, one layer of four heads
+without a feed-forward; MODELS says what each keeps of a token. "MLA, apart" is MLA, 6 + 2, but keys are made from the
+first half of the latent (and the shared key of 2), and values from the other half. A token's vector is the sum of its
+two symbols' (or of one, and one for "?").
 
 **Tuned**, each model by itself, on TUNING seeds and other texts, which are used for nothing else: from 0.02 the rate
 is doubled or halved, within RATES, until both neighbours are worse. At its best rate each model is then trained from
 SEEDS. One row for each model, rate and seed: nats per question in 300 texts, the share that is answered right, and the
 mean loss of the first 20 steps. Rows that are there are kept, so a run that was stopped goes on.
-22_records_long.csv: the same of LONG models, from LONG_SEEDS, in four times as many steps.
+22_records_long.csv: the same of LONG models, from LONG_SEEDS, in four times as many steps, at the rate of the others.
 """
 
 import importlib
@@ -32,7 +32,6 @@ sys.path.insert(0, str(HERE.parent.parent))
 from assets.evidence import table  # noqa: E402
 from solutions.ex07_rope import RoPE  # noqa: E402
 from solutions.ex13_transformer import ModelConfig, Transformer  # noqa: E402
-from solutions.ex14_training import learning_rate  # noqa: E402
 from solutions.ex22_long_context import with_latent_attention  # noqa: E402
 
 chains, latents = (importlib.import_module(f"assets.evidence.22_{name}") for name in ("long_context", "latent"))
@@ -111,19 +110,12 @@ def nats(logits: Tensor, answers: Tensor) -> Tensor:
 
 def fit(model: Transformer, rate: float, seed: int, steps: int = STEPS, last: int = STEPS) -> list[float]:
     """Trains the model on texts of this seed: the loss of each step. The rate falls until the step `last`."""
-    rng, found = torch.Generator().manual_seed(seed), []
-    optimizer = torch.optim.AdamW(model.parameters(), rate, betas=(0.9, 0.95), weight_decay=0.0)
-    for step in range(steps):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, 50, last, rate, rate / 20)
+    rng = torch.Generator().manual_seed(seed)
+
+    def loss() -> Tensor:
         ids, answers = texts(ROWS, rng)
-        loss = nats(asked(model, ids), answers).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        found.append(loss.item())
-    model.eval()
-    return found
+        return nats(asked(model, ids), answers).mean()
+    return chains.descend(model, loss, rate, steps, 50, last)
 
 
 def measure(name: str, rate: float, seed: int, steps: int = STEPS) -> list[str]:
