@@ -7,6 +7,7 @@ words of both.
 """
 
 import ast
+import contextlib
 import itertools
 import re
 import tomllib
@@ -14,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grader.course.chapters import Chapter
-from grader.course.checks import Check
 from grader.judge.engine import Grader
 from grader.judge.verdict import Verdict
 from tests.course.checks.touched import ASK_ALL, lines_of_checks
@@ -37,14 +37,14 @@ class Fault:
 
 
 def faults(chapter: Chapter) -> list[Fault]:
-    """Each fault alone, and then those of different parts two by two."""
+    """Each fault alone, and with SEEDS above 1 then those of different parts two by two."""
     path = FOLDER / f"{chapter.stem}.toml"
     if not path.exists():
         return []
     solution = chapter.solution.read_text("utf-8")
     entries = tomllib.loads(path.read_text("utf-8"))["fault"]
     alone = [_fault(solution, entry["habit"], [entry["code"]], entry["told"]) for entry in entries]
-    pairs, free = [], set(range(len(entries)))
+    pairs, free = [], set(range(len(entries)) if ASK_ALL else ())
     for i, j in itertools.combinations(range(len(entries)), 2):
         if {i, j} <= free and not alone[i].parts & alone[j].parts:
             free -= {i, j}
@@ -93,16 +93,22 @@ class Screen:
 
 
 def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Screen:
-    """Grade a fault as a student's file, all its failures named; what it cannot change is not asked."""
+    """Grade a fault as a student's file; what it cannot change is not asked.
+
+    It is asked until a check fails, as a student is shown one; with SEEDS above 1 to the end, and all is named.
+    """
     folder.mkdir(parents=True)
     (folder / f"{chapter.stem}.py").write_text(fault.source, "utf-8")
 
     run = lines_of_checks(chapter)
     may = {check for check in run if run[check] & fault.lines} or set(run)
-
-    def concerned(check: Check) -> bool:
-        return not check.lacking and (ASK_ALL or check in may)
-    failed = [verdict for verdict in grader.grade(chapter, folder, only=concerned) if not verdict.word.fine]
+    if ASK_ALL:
+        failed = [verdict for verdict in grader.grade(chapter, folder) if not verdict.word.fine]
+    else:
+        visible = grader.checks(chapter)
+        with contextlib.closing(grader.submission(chapter, folder)) as candidate:
+            verdicts = (grader.verdict(candidate, check, visible) for check in visible if check in may)
+            failed = [*itertools.islice((verdict for verdict in verdicts if not verdict.word.fine), 1)]
     if not failed:
         return Screen(fault, False, [], None)
     first = failed[0]

@@ -30,7 +30,9 @@ def test_rounding_takes_a_quarter_of_the_tolerance_at_most(chapter, device):
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda chapter: chapter.stem)
 def test_of_other_inputs_it_takes_half(chapter):
     """A grader draws its inputs anew. Two right answers, each half of the tolerance off, still agree."""
-    for seed in range(1, max(3, len(SEEDS))):
+    if len(SEEDS) == 1:
+        pytest.skip("one seed only; more with SEEDS=5")
+    for seed in SEEDS[1:]:
         for dtype, (error, where) in _measured(chapter, "cpu", seed).items():
             assert error <= compare.TOLERANCE["cpu"][dtype] / 2, (seed, dtype, error, where)
 
