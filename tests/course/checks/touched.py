@@ -120,7 +120,7 @@ def _changed(one: ast.AST, other: ast.AST) -> Iterator[ast.AST]:
     """The innermost statements of `one` that differ; where some are put in or taken out, the first one there."""
     blocks = [name for name, field in ast.iter_fields(one)
               if isinstance(field, list) and name in ("body", "orelse", "finalbody")]
-    if type(one) is not type(other) or _head(one, blocks) != _head(other, blocks):
+    if not _same(one, other, but=blocks):
         yield one
         return
     for mine, theirs in ((getattr(one, name), getattr(other, name)) for name in blocks):
@@ -135,15 +135,20 @@ def _changed(one: ast.AST, other: ast.AST) -> Iterator[ast.AST]:
 
 def _alike(mine: list[ast.AST], theirs: list[ast.AST]) -> int:
     """How many statements are the same from the start."""
-    pairs = zip(map(ast.dump, mine), map(ast.dump, theirs))
-    return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(mine), len(theirs)))
+    return next((number for number, pair in enumerate(zip(mine, theirs)) if not _same(*pair)),
+                min(len(mine), len(theirs)))
 
 
-def _head(node: ast.AST, blocks: list[str]) -> list[str]:
-    """A statement without the blocks in it."""
-    return [f"{name}: {ast.dump(part) if isinstance(part, ast.AST) else part!r}"
-            for name, field in ast.iter_fields(node) if name not in blocks
-            for part in (field if isinstance(field, list) else [field])]
+def _same(one, other, but: list[str] = ()) -> bool:
+    """Whether two trees say the same, wherever they stand; what has a name in `but` is left out at the top."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, ast.AST):
+        return all(_same(getattr(one, name, None), getattr(other, name, None))
+                   for name in one._fields if name not in but)
+    return one == other
 
 
 def _span(node: ast.AST) -> set[int]:
