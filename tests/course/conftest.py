@@ -99,6 +99,13 @@ def pytest_terminal_summary(terminalreporter):
 
 
 @pytest.fixture
+def asked_by_name(pytestconfig):
+    """For what takes long and changes with a chapter's own files: asked where chapters are named, and every week."""
+    if not pytestconfig.stash[ASKED] and int(os.environ.get("SEEDS", 1)) == 1:
+        pytest.skip("asked with CHAPTER=…, and every week with SEEDS=5")
+
+
+@pytest.fixture
 def float64():
     """New tensors and layers are float64: what is compared is the formula, which leaves rounding no room."""
     torch.set_default_dtype(torch.float64)

@@ -165,7 +165,7 @@ def test_a_chapter_is_complete(chapter):
 
 
 @EVERY_CHAPTER
-def test_few_answers_can_be_known_by_heart(chapter):
+def test_few_answers_can_be_known_by_heart(chapter, asked_by_name):
     """At most 15 % of the points are for answers that no seed changes."""
     same, share = fixed([chapter])[chapter]
     assert share <= 0.15, f"{share:.0%}: " + ", ".join(check.name for check in same)

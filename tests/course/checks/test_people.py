@@ -12,7 +12,7 @@ AT_LEAST = 0.8
 
 @pytest.mark.parametrize("chapter", [c for c in chapters.chapters() if (FOLDER / f"{c.stem}.toml").exists()],
                          ids=lambda chapter: chapter.stem)
-def test_people_are_told(chapter, tmp_path, record_property, one_thread):
+def test_people_are_told(chapter, tmp_path, record_property, asked_by_name, one_thread):
     with Grader() as grader:
         screens = [screen(grader, chapter, fault, tmp_path / str(number))
                    for number, fault in enumerate(faults(chapter))]
