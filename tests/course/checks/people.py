@@ -102,13 +102,10 @@ def screen(grader: Grader, chapter: Chapter, fault: Fault, folder: Path) -> Scre
 
     run = lines_of_checks(chapter)
     may = {check for check in run if run[check] & fault.lines} or set(run)
-    if ASK_ALL:
-        failed = [verdict for verdict in grader.grade(chapter, folder) if not verdict.word.fine]
-    else:
-        visible = grader.checks(chapter)
-        with contextlib.closing(grader.submission(chapter, folder)) as candidate:
-            verdicts = (grader.verdict(candidate, check, visible) for check in visible if check in may)
-            failed = [*itertools.islice((verdict for verdict in verdicts if not verdict.word.fine), 1)]
+    visible = [check for check in grader.checks(chapter) if not check.lacking]
+    with contextlib.closing(grader.submission(chapter, folder)) as candidate:
+        verdicts = (grader.verdict(candidate, check, visible) for check in visible if ASK_ALL or check in may)
+        failed = [*itertools.islice((verdict for verdict in verdicts if not verdict.word.fine), None if ASK_ALL else 1)]
     if not failed:
         return Screen(fault, False, [], None)
     first = failed[0]
